@@ -1,0 +1,97 @@
+#!/usr/bin/python
+"""A virtual environment whose MXNet computes: proven by a product, not by an import."""
+
+import hashlib
+import json
+import os
+import shutil
+
+from ansible.module_utils.basic import AnsibleModule
+
+DOCUMENTATION = """
+module: mxnet_venv
+short_description: Make a virtual environment in which MXNet computes
+description:
+  - The environment is made anew when its packages differ from those asked for, or when MXNet gives a wrong product.
+options:
+  path: {type: path, required: true, description: The environment's directory.}
+  python: {type: path, required: true, description: The interpreter to make it with.}
+  packages: {type: list, elements: str, required: true, description: What to install.}
+  constraints: {type: str, required: true, description: Text of a pip constraints file that pins them.}
+author: The authors of this project
+"""
+
+# np.bool: MXNet looks for the name that numpy 1.24 removed; older numpy still has it.
+PRODUCT = """
+import warnings; warnings.simplefilter("ignore")
+import numpy; numpy.bool = bool
+import mxnet
+product = mxnet.nd.dot(mxnet.nd.array([[1, 2], [3, 4]]), mxnet.nd.array([[5, 6], [7, 8]])).asnumpy().tolist()
+assert product == [[19, 22], [43, 50]], product
+"""
+
+
+def main():
+    module = AnsibleModule(
+        argument_spec={
+            "path": {"type": "path", "required": True},
+            "python": {"type": "path", "required": True},
+            "packages": {"type": "list", "elements": "str", "required": True},
+            "constraints": {"type": "str", "required": True},
+        },
+        supports_check_mode=True,
+    )
+    changed = not is_whole(module)
+    if changed and not module.check_mode:
+        make(module)
+    module.exit_json(changed=changed, path=module.params["path"])
+
+
+def is_whole(module):
+    """Whether the environment was made to its end, from the same parameters, and computes."""
+    try:
+        with open(in_environment(module, ".complete")) as file:
+            made_from = file.read()
+    except OSError:
+        return False
+    python = in_environment(module, "bin/python")
+    return made_from == digest(module) and os.path.exists(python) and module.run_command(prove(python))[0] == 0
+
+
+def make(module):
+    shutil.rmtree(module.params["path"], ignore_errors=True)
+    attempt(module, "make an environment", [module.params["python"], "-m", "venv", module.params["path"]])
+    constraints = in_environment(module, "constraints.txt")
+    with open(constraints, "w") as file:
+        file.write(module.params["constraints"])
+    python = in_environment(module, "bin/python")
+    install = [python, "-m", "pip", "install", "--quiet", "--no-compile", "--disable-pip-version-check"]
+    attempt(module, "install MXNet", [*install, "-c", constraints, *module.params["packages"]])
+    attempt(module, "compute a product with MXNet", prove(python))
+    # Written last: an environment without it is half made.
+    with open(in_environment(module, ".complete"), "w") as file:
+        file.write(digest(module))
+
+
+def in_environment(module, name):
+    return os.path.join(module.params["path"], name)
+
+
+def digest(module):
+    """Names all that the environment is made from; its path too, for an environment cannot be moved."""
+    return hashlib.sha256(json.dumps(module.params, sort_keys=True).encode()).hexdigest()
+
+
+def prove(python):
+    return [python, "-I", "-c", PRODUCT]
+
+
+def attempt(module, what, command):
+    code, out, err = module.run_command(command)
+    if code != 0:
+        last_lines = "\n".join((out + err).strip().splitlines()[-15:])
+        module.fail_json(msg=f"Failed to {what} in {module.params['path']} (exit code {code}): {last_lines}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,278 @@
+"""Training for real, on tiny data: it learns, it stops, it continues, it refuses."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tomli_w
+from tiny_data import write_records
+
+from trainer.observe import events
+from trainer.run import Run
+
+COMMAND = [sys.executable, "-m", "trainer"]
+
+
+def write_config(recipe: dict, **changes) -> Run:
+    values = {key: value for key, value in (recipe | changes).items() if value is not None}
+    run = Run(Path(values["run_directory"]))
+    run.directory.mkdir(parents=True, exist_ok=True)
+    run.config.write_text(tomli_w.dumps(values))
+    return run
+
+
+def train(run: Run, *options: str) -> subprocess.CompletedProcess:
+    return subprocess.run(
+        [*COMMAND, "train", "--config", str(run.config), *options], capture_output=True, text=True, timeout=120,
+        check=False,
+    )
+
+
+def of_kind(run: Run, kind: str) -> list[dict]:
+    return [event for event in events.read(run.events) if event["kind"] == kind]
+
+
+def weights(run: Run) -> dict:
+    import mxnet as mx
+
+    name = run.latest.read_text().strip()
+    arrays = mx.nd.load(str(run.checkpoints / name / "weights.params"))
+    return {key: array.asnumpy() for key, array in arrays.items()}
+
+
+def assert_same_weights(one: Run, other: Run) -> None:
+    first, second = weights(one), weights(other)
+    assert first.keys() == second.keys()
+    for name in first:
+        assert np.array_equal(first[name], second[name]), name
+
+
+def test_it_learns_and_leaves_what_a_run_promises(tiny_recipe):
+    run = write_config(tiny_recipe, epochs=4)
+    result = train(run, "--json")
+    assert result.returncode == 0, result.stderr
+    report = json.loads(result.stdout)
+    assert report["finished"] is True
+    assert report["stop_reason"] == "finished"
+    assert report["top1"] > 0.6  # chance is 0.25
+    assert report["steps"] == 40
+    assert report["samples_seen"] == 640
+    assert report["epochs"] == 4
+    assert report["images_per_second"] > 0
+    validations = of_kind(run, "validation")
+    assert [event["records"] for event in validations] == [42] * 4
+    assert validations[-1]["loss"] < validations[0]["loss"]
+    assert np.sum(validations[-1]["confusion"]) == 42
+    for path in (run.report_html, run.report_json, run.latest, run.directory / "model-symbol.json",
+                 run.directory / "model-0000.params", run.model_card):
+        assert path.is_file(), path
+
+
+def test_a_finished_run_is_not_trained_again(tiny_recipe):
+    run = write_config(tiny_recipe, epochs=1)
+    assert train(run).returncode == 0
+    logged = run.events.read_bytes()
+    again = train(run)
+    assert again.returncode == 0
+    assert "top-1" in again.stdout
+    assert run.events.read_bytes() == logged
+    changed = train(write_config(tiny_recipe, epochs=1, batch_size=32))
+    assert changed.returncode == 78
+    assert "the run is finished, so its configuration must stay as it is, got batch_size = 32 (was 16)" in changed.stderr
+
+
+@pytest.mark.parametrize("devices", [["cpu(0)"], ["cpu(0)", "cpu(1)"]])
+def test_a_stopped_run_continues_to_the_same_weights(tiny_recipe, tmp_path, devices):
+    recipe = tiny_recipe | {"devices": devices, "augmentation": "pad", "epochs": 3}
+    straight = write_config(recipe, run_directory=str(tmp_path / "run" / "straight"))
+    assert train(straight).returncode == 0
+    interrupted = write_config(recipe)
+    stop_after_steps(interrupted, 7)
+    assert of_kind(interrupted, "stop")[-1]["reason"] == "signal"
+    assert of_kind(interrupted, "checkpoint")
+    assert not json.loads(interrupted.report_json.read_text())["finished"]
+    result = train(interrupted)
+    assert result.returncode == 0, result.stderr
+    assert "continuing at step" in result.stderr
+    assert_same_weights(straight, interrupted)
+
+
+def stop_after_steps(run: Run, steps: int) -> None:
+    """Starts training with a progress event a step, and asks it to stop by the command a user has."""
+    text = run.config.read_text()
+    run.config.write_text("display_steps = 1\n" + text)
+    with subprocess.Popen(
+        [*COMMAND, "train", "--config", str(run.config)], stderr=subprocess.PIPE, text=True
+    ) as process:
+        wait_until(lambda: any(event["step"] >= steps for event in of_kind(run, "step")), process)
+        subprocess.run([*COMMAND, "stop", "--run", str(run.directory)], check=True, timeout=60)
+        assert process.wait(timeout=60) == 0
+    run.config.write_text(text)
+
+
+def wait_until(condition, process: subprocess.Popen) -> None:
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert process.poll() is None, process.stderr.read()
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def test_sigint_is_a_stop_request_too(tiny_recipe):
+    run = write_config(tiny_recipe, epochs=200, display_steps=1)
+    with subprocess.Popen(
+        [*COMMAND, "train", "--config", str(run.config)], stderr=subprocess.PIPE, text=True
+    ) as process:
+        wait_until(lambda: of_kind(run, "step"), process)
+        os.kill(process.pid, signal.SIGINT)
+        assert process.wait(timeout=60) == 0
+    assert run.latest.is_file()
+
+
+def test_a_killed_run_continues_from_its_last_checkpoint(tiny_recipe):
+    run = write_config(tiny_recipe, epochs=200, display_steps=1, checkpoint_interval_seconds=0.3)
+    with subprocess.Popen(
+        [*COMMAND, "train", "--config", str(run.config)], stderr=subprocess.PIPE, text=True
+    ) as process:
+        wait_until(lambda: of_kind(run, "checkpoint"), process)
+        process.kill()
+    saved = max(event["step"] for event in of_kind(run, "checkpoint"))
+    result = train(write_config(tiny_recipe, epochs=200, display_steps=1, num_classes=4, num_layers=20))
+    assert result.returncode == 78
+    assert "num_layers must be 8 to continue" in result.stderr
+    finish = write_config(tiny_recipe, epochs=saved // 10 + 2)
+    assert train(finish).returncode == 0
+    assert of_kind(run, "start")[-1]["resumed_step"] == saved
+    assert of_kind(run, "start")[-1]["changed"]["epochs"][0] == 200
+
+
+def test_a_loss_that_is_no_number_ends_the_run_with_what_to_change(tiny_recipe):
+    run = write_config(tiny_recipe, base_learning_rate=1e12, warmup_epochs=0, optimizer="sgd", display_steps=1)
+    result = train(run)
+    assert result.returncode == 70, result.stderr
+    assert "learning rate 6.25e+10, batch 16, warm-up 0 epochs" in result.stderr
+    assert of_kind(run, "stop")[-1]["reason"] == "non_finite_loss"
+    assert not run.latest.exists()
+    assert json.loads(run.report_json.read_text())["stop_reason"] == "non_finite_loss"
+
+
+def test_a_loss_that_turns_bad_stops_within_three_steps_and_keeps_the_good_checkpoint(tiny_recipe):
+    run = write_config(tiny_recipe, epochs=4, display_steps=1, checkpoint_interval_seconds=0.001)
+    stop_after_steps(run, 5)
+    kept = run.latest.read_text()
+    write_config(tiny_recipe, epochs=4, base_learning_rate=1e30, warmup_epochs=0, display_steps=1)
+    result = train(run)
+    assert result.returncode == 70, result.stderr
+    resumed = of_kind(run, "start")[-1]["resumed_step"]
+    assert of_kind(run, "stop")[-1]["step"] - resumed <= 4  # the step that breaks it, and at most three more
+    assert run.latest.read_text() == kept
+
+
+@pytest.mark.parametrize(
+    ("changes", "code", "message"),
+    [
+        ({"data_train": "/nowhere/train.rec"}, 66, "/nowhere/train.rec"),
+        ({"batch_size": 320}, 78, "batch_size must be at most the images of an epoch (160"),
+        ({"num_classes": 2}, 66, "label"),
+        ({"devices": ["gpu(0)"]}, 69, "devices must be GPUs of this machine, which has 0"),
+        ({"batch_size": 0, "momentum": 7}, 78, "config.toml: momentum must be"),
+        ({"network": "resnet51", "num_layers": None}, 78, "network must be"),
+    ],
+)
+def test_bad_input_is_told_before_anything_starts(tiny_recipe, changes, code, message):
+    run = write_config(tiny_recipe, **changes)
+    result = train(run)
+    assert result.returncode == code, result.stderr
+    assert message in result.stderr
+    assert "Traceback" not in result.stderr
+    assert not run.checkpoints.exists()
+
+
+def test_two_trainers_never_share_a_run(tiny_recipe):
+    run = write_config(tiny_recipe, epochs=500, display_steps=1)
+    with subprocess.Popen(
+        [*COMMAND, "train", "--config", str(run.config)], stderr=subprocess.PIPE, text=True
+    ) as process:
+        wait_until(lambda: of_kind(run, "step"), process)
+        second = train(run)
+        assert second.returncode == 78
+        assert f"process {process.pid} on " in second.stderr
+        subprocess.run([*COMMAND, "stop", "--run", str(run.directory)], check=True, timeout=60)
+
+
+def test_the_command_line_of_the_article(tiny_data, tmp_path):
+    prefix = tmp_path / "model"
+    options = [
+        "--network", "resnet", "--num-layers", "8", "--data-train", str(tiny_data["train"]), "--data-val",
+        str(tiny_data["val"]), "--batch-size", "16", "--data-nthreads", "2", "--image-shape", "3,28,28",
+        "--num-classes", "4", "--num-epochs", "2", "--lr", "0.05", "--lr-step-epochs", "1", "--lr-factor", "0.5",
+        "--optimizer", "sgd", "--mom", "0.9", "--wd", "0.0001", "--dtype", "float32", "--kv-store", "device",
+        "--disp-batches", "2", "--top-k", "3", "--num-examples", "96", "--model-prefix", str(prefix), "--run",
+        str(tmp_path / "run" / "seed"), "--json",
+    ]
+    result = subprocess.run([*COMMAND, "train", *options], capture_output=True, text=True, timeout=120, check=False)
+    assert result.returncode == 0, result.stderr
+    run = Run(tmp_path / "run" / "seed")
+    steps = of_kind(run, "step")
+    assert [event["step"] for event in steps] == [2, 4, 6, 8, 10, 12]
+    assert {event["learning_rate"] for event in steps} == {0.05, 0.025}
+    assert "top3" in of_kind(run, "validation")[-1]
+    assert sorted(path.name for path in tmp_path.glob("model*")) == [
+        "model-0001.params", "model-0002.params", "model-symbol.json"
+    ]
+    later = [*options[:-3], str(tmp_path / "run" / "later"), "--json", "--load-epoch", "1"]
+    later[later.index("--run") + 1 :] = [str(tmp_path / "run" / "later"), "--load-epoch", "1"]
+    result = subprocess.run([*COMMAND, "train", *later], capture_output=True, text=True, timeout=120, check=False)
+    assert result.returncode == 0, result.stderr
+    assert [event["epoch"] for event in of_kind(Run(tmp_path / "run" / "later"), "validation")] == [2.0]
+
+
+def test_a_bad_record_in_training_is_replaced_and_told(tiny_recipe, tmp_path):
+    path = write_records(tmp_path / "train.rec", 400)
+    with open(path, "r+b") as file:
+        file.seek(8 + 24)
+        file.write(b"\x00" * 200)
+    run = write_config(tiny_recipe, data_train=str(path), epochs=1)
+    result = train(run)
+    assert result.returncode == 0, result.stderr
+    assert [event["key"] for event in of_kind(run, "bad_record")] == [0]
+
+
+@pytest.mark.parametrize("what", ["--test-io", "--benchmark"])
+def test_each_half_is_measured_alone(tiny_data, what, monkeypatch):
+    program = (
+        "import trainer.learn.measure as m, trainer.__main__ as t, sys; m.MEASURE_SECONDS = 0.5; sys.exit(t.main())"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", program, "train", "--num-layers", "8", "--image-shape", "3,28,28", "--num-classes", "4",
+         "--batch-size", "16", "--data-train", str(tiny_data["train"]), what, "1", "--json"],
+        capture_output=True, text=True, timeout=120, check=False,
+    )
+    assert result.returncode == 0, result.stderr
+    assert json.loads(result.stdout)["images_per_second"] > 0
+
+
+def test_check_validates_a_file_and_starts_nothing(tiny_recipe):
+    run = write_config(tiny_recipe)
+    assert subprocess.run([*COMMAND, "train", "--check", str(run.config)], check=False).returncode == 0
+    bad = write_config(tiny_recipe, epochs=-1)
+    result = subprocess.run(
+        [*COMMAND, "train", "--check", str(bad.config)], capture_output=True, text=True, check=False
+    )
+    assert result.returncode == 78
+    assert f"{bad.config}: epochs must be a number above 0, got -1" in result.stderr
+    assert not run.events.exists()
+
+
+@pytest.mark.parametrize("precision", ["bfloat16"])
+def test_mixed_precision_learns_where_the_device_has_it(tiny_recipe, precision):
+    run = write_config(tiny_recipe, precision=precision, epochs=1)
+    result = train(run)
+    assert result.returncode == 0, result.stderr
+    assert np.isfinite(of_kind(run, "validation")[-1]["loss"])

@@ -1,0 +1,1 @@
+"""One file a command of `python -m trainer`: options in, results and exit codes out."""

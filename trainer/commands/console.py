@@ -1,0 +1,114 @@
+"""Events of a training as a person reads them: a bar on a terminal, plain lines in a log."""
+
+import sys
+import time
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn
+
+# A log gets a line of progress at least this often, while events come more often.
+LINE_SECONDS = 4.0
+
+
+def duration(seconds: float) -> str:
+    """`9 s`, `1 min 30 s`, `2 h 05 min`."""
+    seconds = round(seconds)
+    if seconds < 60:
+        return f"{seconds} s"
+    minutes, seconds = divmod(seconds, 60)
+    if minutes < 60:
+        return f"{minutes} min {seconds:02d} s"
+    return f"{minutes // 60} h {minutes % 60:02d} min"
+
+
+def describe(event: dict) -> str | None:
+    """One line for an event; None for those that only machines read."""
+    writer = _LINES.get(event["kind"])
+    return writer(event) if writer else None
+
+
+def console_reporter():
+    """`report(kind, **fields)` that shows what happens on standard error."""
+    return _bar_reporter() if sys.stderr.isatty() else _line_reporter()
+
+
+def _line_reporter():
+    shown_at = -LINE_SECONDS
+
+    def report(kind: str, **fields) -> None:
+        nonlocal shown_at
+        if kind == "step" and time.monotonic() - shown_at < LINE_SECONDS:
+            return
+        line = describe({"kind": kind, **fields})
+        if line:
+            print(line, file=sys.stderr, flush=True)
+            shown_at = time.monotonic()
+
+    return report
+
+
+def _bar_reporter():
+    progress = Progress(BarColumn(), TextColumn("{task.description}"), console=Console(stderr=True))
+    task = progress.add_task("starting", total=None)
+    progress.start()
+
+    def report(kind: str, **fields) -> None:
+        line = describe({"kind": kind, **fields})
+        if kind == "step":
+            progress.update(task, completed=fields["step"], total=fields["steps_total"], description=line)
+        elif line:
+            progress.console.print(line, highlight=False, markup=False)
+        if kind == "stop":
+            progress.stop()
+
+    return report
+
+
+def _start(event: dict) -> str:
+    config = event["config"]
+    network = config["network"] + str(config.get("num_layers") or "")
+    text = (
+        f"training {network} on {', '.join(event['devices'])}: {event['records_train']:,} images, batch "
+        f"{event['batch_size']}, {event['epochs']:g} epochs = {event['steps_total']:,} steps, learning rate up to "
+        f"{event['learning_rate_peak']:g}, {event['decode_threads_effective']} decode threads"
+    )
+    if event["resumed_step"]:
+        text = f"continuing at step {event['resumed_step']:,}; {text}"
+    for key, (old, new) in event.get("changed", {}).items():
+        text += f"\nchanged since the checkpoint: {key} = {new!r}, was {old!r}"
+    if event.get("init_from"):
+        text += f"\nstarting from {event['init_from']['file']}: {event['init_from']['taken']} parameters taken"
+    return text
+
+
+def _step(event: dict) -> str:
+    return (
+        f"epoch {event['epoch']:.2f}/{event['epochs']:g}  step {event['step']:,}/{event['steps_total']:,}  "
+        f"{event['images_per_second']:,.0f} images/s  loss {event['loss']:.3f}  "
+        f"learning rate {event['learning_rate']:.4g}  {duration(event['seconds_left'])} left"
+    )
+
+
+def _validation(event: dict) -> str:
+    return (
+        f"validation after epoch {event['epoch']:g}: top-1 {event['top1']:.4f}, top-5 {event['top5']:.4f}, loss "
+        f"{event['loss']:.3f} on {event['records']:,} images in {duration(event['seconds'])}"
+    )
+
+
+def _checkpoint(event: dict) -> str:
+    return f"checkpoint of step {event['step']:,} is on disk ({event['bytes'] / 1e6:.1f} MB, {event['seconds']:.2f} s)"
+
+
+def _stop(event: dict) -> str:
+    return f"stopped at step {event['step']:,}: {event['reason'].replace('_', ' ')}"
+
+
+def _bad_record(event: dict) -> str:
+    return f"bad record {event['key']} at offset {event['offset']}: {event['reason']}"
+
+
+_LINES = {
+    "start": _start, "step": _step, "validation": _validation, "checkpoint": _checkpoint, "stop": _stop,
+    "bad_record": _bad_record,
+}

@@ -1,0 +1,179 @@
+"""`train`: from a configuration file, or from the command line of MXNet's train_imagenet.py."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from trainer import lease
+from trainer.commands import train_imagenet as seed
+from trainer.commands.console import console_reporter
+from trainer.config import Config, build, load
+from trainer.errors import ConfigError
+from trainer.observe import events
+from trainer.observe.monitor import spawn_monitor
+from trainer.observe.report import write_report
+from trainer.run import RUNS, Run
+from trainer.spot.stop import stop_on_signals
+
+
+def train(
+    config: Annotated[Path | None, typer.Option(help="The configuration, a TOML file.")] = None,
+    check: Annotated[Path | None, typer.Option(help="Only check this configuration.")] = None,
+    run: Annotated[str | None, typer.Option(help="Name of the run, with train_imagenet.py's options.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
+    network: seed.Network = None,
+    num_layers: seed.NumLayers = None,
+    gpus: seed.Gpus = None,
+    data_train: seed.DataTrain = None,
+    data_val: seed.DataVal = None,
+    batch_size: seed.BatchSize = None,
+    data_nthreads: seed.DataThreads = None,
+    image_shape: seed.ImageShape = None,
+    num_classes: seed.NumClasses = None,
+    num_examples: seed.NumExamples = None,
+    num_epochs: seed.NumEpochs = None,
+    lr: seed.Lr = None,
+    lr_factor: seed.LrFactor = None,
+    lr_step_epochs: seed.LrStepEpochs = None,
+    optimizer: seed.Optimizer = None,
+    mom: seed.Mom = None,
+    wd: seed.Wd = None,
+    dtype: seed.Dtype = None,
+    kv_store: seed.KvStore = None,
+    model_prefix: seed.ModelPrefix = None,
+    load_epoch: seed.LoadEpoch = None,
+    disp_batches: seed.DispBatches = None,
+    top_k: seed.TopK = None,
+    test_io: seed.TestIo = 0,
+    benchmark: seed.Benchmark = 0,
+) -> None:
+    """Train a network; a run that was stopped continues where it was.
+
+    \b
+    Example: python -m trainer train --config trainer.toml
+    Example: python -m trainer train --network resnet --num-layers 50 --gpus 0,1,2,3 \\
+                 --data-train train.rec --data-val val.rec --batch-size 512 --data-nthreads 32
+    """
+    options = {key: value for key, value in locals().items() if key not in _OWN_OPTIONS}
+    if check is not None:
+        load(check)
+        print(f"{check}: valid")
+        return
+    loaded = _load(config, run, options)
+    if test_io or benchmark:
+        _measure(loaded, "input" if test_io else "network", as_json)
+    else:
+        _train(loaded, config, as_json)
+
+
+_OWN_OPTIONS = ("config", "check", "run", "as_json", "test_io", "benchmark")
+
+
+def _load(path: Path | None, run: str | None, options: dict) -> Config:
+    given = [key for key, value in options.items() if value is not None]
+    if path is not None:
+        if given or run:
+            names = ", ".join("--" + key.replace("_", "-") for key in [*given, *(["run"] if run else [])])
+            raise ConfigError(f"command line: --config must stand without train_imagenet.py's options, got {names}")
+        return load(path)
+    values = seed.config_values(options)
+    # Measuring the network alone needs no data; nothing opens this name.
+    values.setdefault("data_train", "synthetic.rec")
+    values["run_directory"] = str(_run_directory(run, values))
+    return build(values, source="command line", folder=Path.cwd())
+
+
+def _run_directory(run: str | None, values: dict) -> Path:
+    name = run or f"{values['network']}{values.get('num_layers', '')}"
+    return Path(name).absolute() if "/" in name else RUNS / name
+
+
+def _measure(config: Config, what: str, as_json: bool) -> None:
+    from trainer.learn.devices import set_environment
+
+    set_environment(config)
+    from trainer.learn import measure
+
+    result = (measure.input_alone if what == "input" else measure.network_alone)(config, _say)
+    print(json.dumps(result) if as_json else f"{what} alone: {result['images_per_second']:,.1f} images/s")
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+def _train(config: Config, source: Path | None, as_json: bool) -> None:
+    run = Run(config.run_directory)
+    stop = stop_on_signals()
+    run.directory.mkdir(parents=True, exist_ok=True)
+    with lease.hold(run):
+        if not _finished(run, config):
+            _keep_config(run, config, source)
+            _train_held(run, config, stop)
+    _print_result(run, as_json)
+
+
+def _train_held(run: Run, config: Config, stop) -> None:
+    from trainer.learn.devices import set_environment
+
+    set_environment(config)
+    spawn_monitor(run)
+    report = _both(events.event_writer(run.events), console_reporter())
+    from trainer.learn.session import train as train_session
+
+    try:
+        train_session(config, run, report, stop)
+    finally:
+        write_report(run)
+
+
+def _both(first, second):
+    def report(kind: str, **fields) -> None:
+        first(kind, **fields)
+        second(kind, **fields)
+
+    return report
+
+
+def _finished(run: Run, config: Config) -> bool:
+    """Whether there is nothing left to do; ConfigError when the run ended with another configuration."""
+    log = list(events.read(run.events))
+    if not log or log[-1].get("kind") != "stop" or log[-1].get("reason") != "finished":
+        return False
+    before = next(event["config"] for event in reversed(log) if event.get("kind") == "start")
+    now = config.model_dump(mode="json")
+    changed = [f"{key} = {now[key]!r} (was {before.get(key)!r})" for key in now if now[key] != before.get(key)]
+    if changed:
+        raise ConfigError(
+            f"{run.directory}: the run is finished, so its configuration must stay as it is, got "
+            f"{', '.join(changed)}; give the new one another run's name"
+        )
+    return True
+
+
+def _keep_config(run: Run, config: Config, source: Path | None) -> None:
+    """The run directory explains itself: the configuration lies in it, with paths that hold from anywhere."""
+    if source is None or source.resolve() != run.config.resolve():
+        run.config.write_text(config.to_toml())
+
+
+def _print_result(run: Run, as_json: bool) -> None:
+    if as_json:
+        sys.stdout.write(run.report_json.read_text())
+        return
+    result = json.loads(run.report_json.read_text())
+    print(result_lines(run, result))
+
+
+def result_lines(run: Run, result: dict) -> str:
+    """What a person wants to know at the end."""
+    lines = [f"run {run.name}: {'finished' if result['finished'] else 'stopped'} at step {result['steps']:,}"]
+    if result["top1"] is not None:
+        lines.append(f"top-1 {result['top1']:.4f}, top-5 {result['top5']:.4f}")
+    if result["images_per_second"] is not None:
+        lines.append(f"{result['images_per_second']:,.0f} images/s in training")
+    lines.append(f"report: {run.report_html}")
+    return "\n".join(lines)

@@ -1,0 +1,148 @@
+"""The trainer's configuration: one frozen, validated object, read from TOML.
+
+Each field's description says what the value must be. It is the documentation and the error message at once:
+`trainer.toml: batch_size must be a whole number above 0, got -3`.
+"""
+
+import difflib
+import tomllib
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import tomli_w
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from trainer.config_rules import broken_rules
+from trainer.errors import ConfigError
+
+Positive = Annotated[int, Field(gt=0, strict=True)]
+Share = Annotated[float, Field(ge=0, lt=1)]
+Channels = tuple[float, float, float]
+
+# The ImageNet statistics of MXNet's own recipe (example/image-classification/common/data.py), in 0-255 units.
+IMAGENET_MEAN = (123.68, 116.779, 103.939)
+IMAGENET_STD = (58.393, 57.12, 57.375)
+
+
+def _key(must_be: str, default: Any = ..., **limits) -> Any:
+    return Field(default, description=must_be, **limits)
+
+
+class Config(BaseModel):
+    """Everything that a training run depends on. Paths are absolute once loaded; sizes count records or pixels."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    run_directory: Path = _key("the directory of the run")
+
+    # Data
+    data_train: Path = _key("the path of a .rec file")
+    data_val: Path | None = _key("the path of a .rec file", None)
+    image_shape: tuple[Literal[3], Positive, Positive] = _key("[3, height, width]", (3, 224, 224))
+    num_classes: Annotated[int, Field(gt=1, strict=True)] = _key("a whole number above 1")
+    num_examples: Positive | None = _key("the images of one epoch, a whole number above 0 (left out: all)", None)
+    label_width: Positive = _key("the number of labels in a record, a whole number above 0", 1)
+    decode_threads: Positive = _key("a whole number above 0", 4)
+    augmentation: Literal["imagenet", "crop", "pad", "none"] = _key(
+        '"imagenet" (random resized crop, flip, colour), "crop" (the same without colour), '
+        '"pad" (shift by up to 1/8, flip) or "none"',
+        "imagenet",
+    )
+    mean: Channels = _key("three numbers (red, green, blue; 0-255)", IMAGENET_MEAN)
+    std: tuple[Annotated[float, Field(gt=0)], ...] = _key(
+        "three numbers above 0 (red, green, blue; 0-255)", IMAGENET_STD, min_length=3, max_length=3
+    )
+
+    # Network and devices
+    network: str = _key('"resnet" or a name of Gluon\'s model zoo', "resnet", min_length=1)
+    num_layers: Positive | None = _key("the layers of a resnet, a whole number above 0", None)
+    init_from: Path | None = _key("the path of a .params file", None)
+    devices: tuple[Annotated[str, Field(pattern=r"^(cpu|gpu)\(\d+\)$")], ...] = _key(
+        'a list like ["gpu(0)", "gpu(1)"] or ["cpu(0)"]', ("cpu(0)",), min_length=1
+    )
+    kvstore: Literal["device", "local", "nccl"] = _key('"device", "local" or "nccl"', "device")
+    precision: Literal["float32", "float16", "bfloat16"] = _key('"float32", "float16" or "bfloat16"', "float32")
+
+    # Recipe
+    epochs: float = _key("a number above 0", gt=0)
+    batch_size: Positive = _key("the images of one step on all devices together, a whole number above 0")
+    base_learning_rate: float | None = _key("the learning rate for a batch of 256, a number above 0", None, gt=0)
+    learning_rate: float | None = _key("the literal learning rate, a number above 0", None, gt=0)
+    warmup_epochs: float = _key("a number of 0 or more", 5.0, ge=0)
+    schedule: Literal["cosine", "steps"] = _key('"cosine" or "steps"', "cosine")
+    learning_rate_factor: float = _key("a number above 0, at most 1", 0.1, gt=0, le=1)
+    learning_rate_step_epochs: tuple[Annotated[float, Field(gt=0)], ...] = _key(
+        "a list of epochs, each above 0", (30.0, 60.0, 80.0)
+    )
+    optimizer: Literal["nag", "sgd", "adam", "lars", "lamb", "rmsprop"] = _key(
+        '"nag", "sgd", "adam", "lars", "lamb" or "rmsprop"', "nag"
+    )
+    momentum: Share = _key("a number of 0 or more, below 1", 0.9)
+    weight_decay: float = _key("a number of 0 or more", 1e-4, ge=0)
+    label_smoothing: Share = _key("a number of 0 or more, below 1", 0.1)
+    top_k: Positive = _key("a whole number above 0", 5)
+    seed: Annotated[int, Field(ge=0, lt=2**31, strict=True)] = _key("a whole number from 0 to 2147483647", 0)
+
+    # Running
+    display_steps: Positive | None = _key("the steps between two lines of progress (left out: every 2 s)", None)
+    checkpoint_interval_seconds: float = _key("a number above 0", 60.0, gt=0)
+    checkpoints_kept: Positive = _key("a whole number above 0", 2)
+    model_prefix: Path | None = _key("where to write PREFIX-symbol.json and PREFIX-NNNN.params each epoch", None)
+    load_epoch: Annotated[int, Field(ge=0, strict=True)] | None = _key(
+        "the epoch whose PREFIX-NNNN.params to start from, a whole number", None
+    )
+
+    def to_toml(self) -> str:
+        """The same configuration as a file's text; reading it back gives an equal object."""
+        return tomli_w.dumps(self.model_dump(mode="json", exclude_none=True))
+
+
+def load(path: Path) -> Config:
+    """The configuration in a TOML file. Paths in it are relative to the file's folder.
+
+    ConfigError lists every problem at once.
+    """
+    try:
+        values = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise ConfigError(f"{path}: the file must be readable TOML, got: {error}") from error
+    return build(values, source=str(path), folder=path.resolve().parent)
+
+
+def build(values: dict, *, source: str, folder: Path) -> Config:
+    """A Config from plain values; `source` is what error messages call them."""
+    try:
+        config = Config.model_validate(values)
+    except ValidationError as error:
+        raise ConfigError(*_problems(error, source)) from error
+    broken = [f"{source}: {rule}" for rule in broken_rules(config)]
+    if broken:
+        raise ConfigError(*broken)
+    return config.model_copy(update=_absolute_paths(config, folder))
+
+
+def _absolute_paths(config: Config, folder: Path) -> dict[str, Path]:
+    return {key: folder / value for key, value in config if isinstance(value, Path)}
+
+
+def _problems(error: ValidationError, source: str) -> list[str]:
+    """One line a key: several faults inside one value (a list's items) are one problem."""
+    lines = {}
+    for fault in error.errors():
+        key = str(fault["loc"][0])
+        lines.setdefault(key, f"{source}: {_problem(key, fault, error)}")
+    return list(lines.values())
+
+
+def _problem(key: str, fault: dict, error: ValidationError) -> str:
+    if fault["type"] == "extra_forbidden":
+        near = difflib.get_close_matches(key, Config.model_fields, n=1)
+        hint = f" (did you mean {near[0]}?)" if near else ""
+        return f"{key} must be a known key{hint}, got {key} = {fault['input']!r}"
+    got = "nothing" if fault["type"] == "missing" else _value_at(key, fault)
+    return f"{key} must be {Config.model_fields[key].description}, got {got}"
+
+
+def _value_at(key: str, fault: dict) -> str:
+    place = "".join(f"[{part}]" for part in fault["loc"][1:] if isinstance(part, int))
+    return f"{fault['input']!r}" + (f" at {key}{place}" if place else "")

@@ -1,0 +1,1 @@
+"""Records on disk and the way from them to batches."""

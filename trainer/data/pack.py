@@ -1,0 +1,166 @@
+"""Pictures to RecordIO: NAME.rec, its index, the list that MXNet's im2rec packs the same from, and the manifest."""
+
+import json
+import os
+import shutil
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from trainer import __version__
+from trainer.data.data_set import DataSet, Options, find_data_set
+from trainer.data.manifest import manifest_path, read_manifest
+from trainer.data.record_writer import RecordWriter, partial_name
+from trainer.data.records import IMAGE_HEADER, PART_HEAD, BadRecordError, index_path
+from trainer.errors import DataError, DiskError
+
+_PICTURES_A_TASK = 8
+
+Advance = Callable[[int], None]
+Progress = Callable[[int], AbstractContextManager[Advance]]
+
+
+@dataclass(frozen=True)
+class Packed:
+    """changed: whether anything was written. ignored: files that are no pictures."""
+
+    changed: bool
+    train: dict
+    val: dict
+    ignored: int
+
+
+def pack(source: Path, out: Path, options: Options, threads: int, progress: Progress) -> Packed:
+    """Packs a data set into train.* and val.* in `out`; nothing when it was packed from the same files before.
+
+    Damaged pictures are left out and listed in the manifests (`rejected`). `progress` gets the number of pictures.
+    DataError, DiskError. A file has its final name only once it is whole.
+    """
+    data_set = find_data_set(source, options)
+    recs = {"train": out / "train.rec", "val": out / "val.rec"}
+    before = {name: _unchanged(rec, data_set) for name, rec in recs.items()}
+    if all(before.values()):
+        return Packed(False, before["train"], before["val"], data_set.ignored)
+    try:
+        _make_room(out, data_set)
+        with progress(len(data_set.train) + len(data_set.val)) as advance:
+            after = {
+                name: _write(rec, getattr(data_set, name), data_set, source, threads, advance)
+                for name, rec in recs.items()
+            }
+    except OSError as error:
+        raise DiskError(f"{error.filename or out}: writing failed: {error.strerror}") from error
+    return Packed(True, after["train"], after["val"], data_set.ignored)
+
+
+def _unchanged(rec: Path, data_set: DataSet) -> dict | None:
+    """The manifest of what an earlier run made from the same files, if that is still there."""
+    try:
+        manifest = read_manifest(rec)
+        if manifest and manifest.get("fingerprint") == data_set.fingerprint:
+            same = rec.stat().st_size == manifest["rec_bytes"] and index_path(rec).stat().st_size
+            return manifest if same else None
+    except (DataError, OSError):
+        pass  # packing again puts it right
+    return None
+
+
+def _make_room(out: Path, data_set: DataSet) -> None:
+    out.mkdir(parents=True, exist_ok=True)
+    pictures = len(data_set.train) + len(data_set.val)
+    needed = data_set.most_bytes + pictures * (PART_HEAD.size + IMAGE_HEADER.size + 3)
+    free = shutil.disk_usage(out).free
+    if needed > free:
+        raise DiskError(f"{out}: packing needs up to {needed / 1e6:,.0f} MB free there, got {free / 1e6:,.0f} MB")
+
+
+def _write(
+    rec: Path, items: Sequence, data_set: DataSet, source: Path, threads: int, advance: Advance
+) -> dict[str, Any]:
+    """One .rec with all that belongs to it; the manifest goes first and comes last, as it vouches for the others."""
+    manifest_path(rec).unlink(missing_ok=True)
+    rejected: dict[int, str] = {}
+    with RecordWriter(rec) as writer:
+        for key, (picture, reason) in enumerate(_loaded(items, data_set.load, threads)):
+            if picture is None:
+                rejected[key] = reason
+            else:
+                writer.write(key, items[key].label, picture)
+            advance(1)
+        if not writer.records:
+            raise DataError(
+                f"{source}: none of the {len(items)} pictures for {rec.name} is whole, the first: "
+                f"{items[0].name}: {rejected[0]}"
+            )
+        writer.publish()
+    if data_set.files:
+        _write_list(rec.with_suffix(".lst"), items, rejected)
+    manifest = _manifest(writer, items, rejected, data_set, source)
+    _publish_text(manifest_path(rec), [json.dumps(manifest, indent=1) + "\n"])
+    return manifest
+
+
+def _manifest(writer: RecordWriter, items: Sequence, rejected: dict, data_set: DataSet, source: Path) -> dict[str, Any]:
+    counts = Counter(item.label for key, item in enumerate(items) if key not in rejected)
+    return {
+        "records": writer.records,
+        "label_width": 1,
+        "classes": data_set.classes,
+        "class_counts": [counts[label] for label in range(len(data_set.classes))],
+        **writer.digests,
+        "rec_bytes": writer.bytes,
+        "rejected": [{"file": items[key].name, "reason": reason} for key, reason in rejected.items()],
+        "source": str(source.resolve()),
+        "fingerprint": data_set.fingerprint,
+        "version": __version__,
+    }
+
+
+def _write_list(path: Path, items: Sequence, rejected: dict) -> None:
+    _publish_text(
+        path, (f"{key}\t{item.label:f}\t{item.name}\n" for key, item in enumerate(items) if key not in rejected)
+    )
+
+
+def _publish_text(path: Path, lines: Iterable[str]) -> None:
+    partial = partial_name(path)
+    with open(partial, "w", encoding="utf-8", errors="surrogateescape", newline="\n") as file:
+        file.writelines(lines)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(partial, path)
+
+
+def _loaded(items: Sequence, load: Callable, threads: int) -> Iterator[tuple[bytes | None, str]]:
+    """Each item's bytes, or None and the reason, in order; loaded ahead in threads, a few at a time to bound memory."""
+    starts = iter(range(0, len(items), _PICTURES_A_TASK))
+    with ThreadPoolExecutor(threads, thread_name_prefix="pack") as pool:
+
+        def begin(start: int):
+            return pool.submit(_load_some, items[start : start + _PICTURES_A_TASK], load)
+
+        try:
+            tasks = deque(begin(start) for start in islice(starts, 2 * threads))
+            while tasks:
+                yield from tasks.popleft().result()
+                tasks.extend(begin(start) for start in islice(starts, 1))
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+
+def _load_some(items: Sequence, load: Callable) -> list[tuple[bytes | None, str]]:
+    return [_load(item, load) for item in items]
+
+
+def _load(item: Any, load: Callable) -> tuple[bytes | None, str]:
+    try:
+        return load(item), ""
+    except BadRecordError as error:
+        return None, error.reason
+    except OSError as error:
+        return None, error.strerror

@@ -1,0 +1,210 @@
+"""Checkpoints: whole or not there at all.
+
+    checkpoints/<step>-<validations>/   weights.params      every parameter, as Gluon's load_parameters reads it
+                                        optimizer.params    momentum and its kin
+                                        statistics.params   the other devices' batch-norm statistics
+                                        state.json          progress, configuration, versions
+                                        checksums.json      SHA-256 of the files above
+    LATEST                              the name of the newest one
+
+A directory gets its name when everything in it is on disk. Nothing is a pickle.
+"""
+
+import hashlib
+import json
+import os
+import shutil
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from mxnet import nd
+
+from trainer import __version__
+from trainer.config import Config
+from trainer.errors import DataError, DiskError
+from trainer.learn.optimizer import load_state_arrays, state_arrays
+from trainer.run import Run
+
+
+@dataclass
+class Progress:
+    """How far a run is. An epoch's end is `validated_epochs` behind until its validation has run."""
+
+    step: int = 0
+    samples: int = 0
+    validated_epochs: int = 0
+    top1: float | None = None
+    best_top1: float | None = None
+    train_seconds: float = 0.0
+    wall_seconds: float = 0.0
+
+
+def save(run: Run, config: Config, progress: Progress, network, trainer) -> dict:
+    """Writes a checkpoint and points LATEST at it; returns the fields of its event.
+
+    DiskError when it cannot be written; older checkpoints are untouched then.
+    """
+    started = time.monotonic()
+    final = run.checkpoints / f"{progress.step:08d}-{progress.validated_epochs}"
+    unfinished = run.checkpoints / f"{final.name}.unfinished"
+    try:
+        _clear(unfinished)
+        unfinished.mkdir(parents=True)
+        _write_arrays(unfinished, network, trainer)
+        _write_json(unfinished / "state.json", _state(config, progress))
+        _write_json(unfinished / "checksums.json", _checksums(unfinished))
+        _sync_directory(unfinished)
+        _clear(final)
+        unfinished.rename(final)
+        _sync_directory(run.checkpoints)
+        _point_latest(run, final.name)
+        _remove_old(run, config.checkpoints_kept)
+    except OSError as error:
+        _clear(unfinished)
+        raise DiskError(f"{unfinished}: the checkpoint could not be written: {error}") from error
+    size = sum(path.stat().st_size for path in final.iterdir())
+    return {
+        "step": progress.step, "seconds": round(time.monotonic() - started, 4), "bytes": size, "path": str(final)
+    }
+
+
+def newest(run: Run) -> Path | None:
+    """The newest complete checkpoint: LATEST's, or the one with the most steps among those that are whole."""
+    for path in _candidates(run):
+        if not _damage(path):
+            return path
+    return None
+
+
+def read_state(path: Path) -> tuple[Progress, dict]:
+    """Progress and the whole state.json (config, versions) of a complete checkpoint."""
+    state = json.loads((path / "state.json").read_text())
+    return Progress(**state["progress"]), state
+
+
+def load(path: Path, network, trainer) -> Progress:
+    """Restores weights, each device's statistics and the optimizer; DataError when the checkpoint is damaged."""
+    damage = _damage(path)
+    if damage:
+        raise DataError(f"{path}: {damage}")
+    progress, _ = read_state(path)
+    contexts = trainer._contexts
+    network.load_parameters(str(path / "weights.params"), ctx=contexts)
+    _load_statistics(nd.load(str(path / "statistics.params")), network)
+    load_state_arrays(trainer, nd.load(str(path / "optimizer.params")), progress.step)
+    return progress
+
+
+def _state(config: Config, progress: Progress) -> dict:
+    return {
+        "progress": asdict(progress), "config": config.model_dump(mode="json"), "version": __version__,
+        "saved": time.time(),
+    }
+
+
+def _write_arrays(directory: Path, network, trainer) -> None:
+    network.save_parameters(str(directory / "weights.params"))
+    _save_arrays(directory / "optimizer.params", state_arrays(trainer))
+    _save_arrays(directory / "statistics.params", _statistics(network))
+    for path in directory.iterdir():
+        with open(path, "rb") as file:
+            os.fsync(file.fileno())
+
+
+def _save_arrays(path: Path, arrays: dict) -> None:
+    """MXNet cannot read back an empty dictionary, so one array is always there."""
+    nd.save(str(path), arrays or {"none": nd.zeros((1,))})
+
+
+def _statistics(network) -> dict:
+    """Running means and variances of all devices but the first, whose are among the weights."""
+    return {
+        f"{device}.{name}": array
+        for name, parameter in network._collect_params_with_prefix().items()
+        if parameter.grad_req == "null"
+        for device, array in enumerate(parameter.list_data())
+        if device > 0
+    }
+
+
+def _load_statistics(arrays: dict, network) -> None:
+    """A device that the checkpoint does not know keeps the first one's statistics."""
+    for name, parameter in network._collect_params_with_prefix().items():
+        if parameter.grad_req == "null":
+            for device, array in enumerate(parameter.list_data()):
+                if f"{device}.{name}" in arrays:
+                    array[:] = arrays[f"{device}.{name}"].as_in_context(array.context)
+
+
+def _candidates(run: Run) -> list[Path]:
+    """LATEST's first, then the others by the step that stands in them."""
+    found = {}
+    for path in run.checkpoints.glob("*"):
+        try:
+            found[path] = read_state(path)[0].step
+        except (OSError, ValueError, KeyError, TypeError):
+            continue
+    ordered = sorted(found, key=found.get, reverse=True)
+    try:
+        latest = run.checkpoints / run.latest.read_text().strip()
+    except OSError:
+        return ordered
+    return sorted(ordered, key=lambda path: path != latest)
+
+
+def _damage(path: Path) -> str | None:
+    """What is wrong with a checkpoint, in words; None when it is whole."""
+    if path.name.endswith(".unfinished"):
+        return "its writing did not finish"
+    try:
+        expected = json.loads((path / "checksums.json").read_text())
+        if _checksums(path) != expected:
+            return "its files are not the ones that were written: the checksums differ"
+    except (OSError, ValueError) as error:
+        return f"it is not complete: {error}"
+    return None
+
+
+def _checksums(directory: Path) -> dict[str, str]:
+    return {
+        path.name: hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in sorted(directory.iterdir())
+        if path.name != "checksums.json"
+    }
+
+
+def _point_latest(run: Run, name: str) -> None:
+    temporary = run.latest.with_suffix(".unfinished")
+    _write(temporary, name + "\n")
+    temporary.rename(run.latest)
+    _sync_directory(run.directory)
+
+
+def _remove_old(run: Run, keep: int) -> None:
+    for path in _candidates(run)[keep:]:
+        shutil.rmtree(path)
+
+
+def _write_json(path: Path, value) -> None:
+    _write(path, json.dumps(value, indent=1))
+
+
+def _write(path: Path, text: str) -> None:
+    with open(path, "w") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _sync_directory(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _clear(directory: Path) -> None:
+    if directory.exists():
+        shutil.rmtree(directory)

@@ -1,0 +1,71 @@
+"""The optimizer: made from the configuration, its state read and written as plain arrays, never as pickles."""
+
+from collections.abc import Iterator
+
+from mxnet import gluon
+
+from trainer.config import Config
+from trainer.errors import DataError
+
+_MOMENTUM = ("nag", "sgd", "lars")
+
+
+def make_trainer(network, config: Config) -> gluon.Trainer:
+    """Gluon's trainer, updating each device's copy by itself, so that the states are in this process."""
+    options = {"learning_rate": 0.0, "wd": config.weight_decay}
+    if config.optimizer in _MOMENTUM:
+        options["momentum"] = config.momentum
+    if config.precision == "float16":
+        options["multi_precision"] = True
+    return gluon.Trainer(
+        network.collect_params(), config.optimizer, options, kvstore=config.kvstore, update_on_kvstore=False
+    )
+
+
+def state_arrays(trainer: gluon.Trainer) -> dict:
+    """`{"<parameter index>.<place in the state>": NDArray}`; every device holds the same, the first one's are taken."""
+    return {
+        f"{index}.{place}": array
+        for index, state in trainer._updaters[0].states.items()
+        for place, array in _flat(state)
+    }
+
+
+def load_state_arrays(trainer: gluon.Trainer, arrays: dict, update_count: int) -> None:
+    """Fills every device's states; hyper-parameters are not in them, so the configuration's stay in force."""
+    optimizer = trainer._optimizer
+    for index, parameter in enumerate(trainer._params):
+        if parameter.grad_req == "null":
+            continue
+        for updater, weight in zip(trainer._updaters, parameter.list_data(), strict=True):
+            state = optimizer.create_state_multi_precision(index, weight)
+            for place, array in _flat(state):
+                _fill(array, arrays, f"{index}.{place}")
+            updater.states[index], updater.states_synced[index] = state, True
+    _set_update_count(trainer, update_count)
+
+
+def _set_update_count(trainer: gluon.Trainer, update_count: int) -> None:
+    """Adam and its kin correct their bias by the number of updates, counted for each device and parameter."""
+    optimizer = trainer._optimizer
+    optimizer.begin_num_update = optimizer.num_update = update_count
+    indices = [index for index, parameter in enumerate(trainer._params) if parameter.grad_req != "null"]
+    for counts in optimizer._all_index_update_counts.values():
+        counts.update(dict.fromkeys(indices, update_count))
+
+
+def _fill(array, arrays: dict, key: str) -> None:
+    if key not in arrays or arrays[key].shape != array.shape:
+        raise DataError(f"checkpoint: the optimizer's state {key} must have the shape {array.shape}")
+    array[:] = arrays[key].as_in_context(array.context)
+
+
+def _flat(state, place: str = "0") -> Iterator[tuple]:
+    """A state is an array, None, or a nest of tuples of them."""
+    if state is None:
+        return
+    if isinstance(state, tuple | list):
+        for number, part in enumerate(state):
+            yield from _flat(part, f"{place}.{number}")
+    else:
+        yield place, state

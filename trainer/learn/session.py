@@ -1,0 +1,142 @@
+"""One process's part of a run: opens the data, builds or restores the network, trains, exports the model."""
+
+import platform
+import socket
+from contextlib import ExitStack, closing
+
+import mxnet as mx
+import numpy as np
+from mxnet.contrib import amp
+
+from trainer import __version__
+from trainer.config import Config
+from trainer.data.labels import check_labels
+from trainer.data.loader import TrainLoader
+from trainer.data.manifest import read_manifest
+from trainer.data.records import RecordFile, open_records
+from trainer.errors import ConfigError, NonFiniteLossError
+from trainer.learn import checkpoint
+from trainer.learn.checkpoint import Progress
+from trainer.learn.devices import contexts
+from trainer.learn.export import export_model
+from trainer.learn.loop import Loop
+from trainer.learn.model import build_network, initialise_network, set_weight_decay
+from trainer.learn.schedule import peak_learning_rate, total_steps
+from trainer.learn.step import Stepper
+from trainer.run import Run
+
+# What a checkpoint's weights and optimizer state cannot outlive.
+_MUST_MATCH = ("network", "num_layers", "num_classes", "image_shape", "optimizer", "label_width")
+
+
+def train(config: Config, run: Run, report, stop) -> str:
+    """Trains from the start or from the newest checkpoint; returns why it ended: "finished" or who asked to stop.
+
+    Errors: DataError, ConfigError, DeviceError, DiskError, NonFiniteLossError.
+    """
+    with ExitStack() as opened:
+        records = opened.enter_context(closing(open_checked(config.data_train, config)))
+        validation = config.data_val and opened.enter_context(closing(open_checked(config.data_val, config)))
+        loader = opened.enter_context(closing(train_loader(records, config, report)))
+        stepper, taken = make_stepper(config)
+        progress, changed = _restore(run, config, stepper, loader.examples)
+        loop = Loop(config, run, stepper, loader, validation, report, stop, progress)
+        report("start", **_start_fields(loop, records), changed=changed, init_from=taken)
+        return _run(loop)
+
+
+def _run(loop: Loop) -> str:
+    try:
+        loop.fit()
+        reason = "finished" if loop.finished else loop.stop.reason
+        if loop.finished:
+            export_model(
+                loop.stepper.network, loop.run, loop.config, classes=classes_of(loop.config), top1=loop.progress.top1
+            )
+    except BaseException as error:
+        _report_stop(loop, "non_finite_loss" if isinstance(error, NonFiniteLossError) else "error")
+        raise
+    _report_stop(loop, reason)
+    return reason
+
+
+def open_checked(path, config: Config) -> RecordFile:
+    """A record file whose labels fit the configuration."""
+    records = open_records(path)
+    check_labels(records, config.label_width, config.num_classes)
+    return records
+
+
+def train_loader(records: RecordFile, config: Config, report) -> TrainLoader:
+    """ConfigError when a batch is larger than the epoch."""
+    examples = min(len(records), config.num_examples or len(records))
+    if config.batch_size > examples:
+        raise ConfigError(
+            f"batch_size must be at most the images of an epoch ({examples} in {config.data_train}), "
+            f"got {config.batch_size}"
+        )
+    return TrainLoader(
+        records, batch_size=config.batch_size, image_shape=config.image_shape, mean=config.mean, std=config.std,
+        augmentation=config.augmentation, seed=config.seed, threads=config.decode_threads,
+        num_examples=config.num_examples, report=report,
+    )
+
+
+def make_stepper(config: Config) -> tuple[Stepper, dict | None]:
+    """A network ready to train, and what `init_from` gave to it."""
+    if config.precision != "float32":
+        amp.init(target_dtype=config.precision)
+    mx.random.seed(config.seed)
+    np.random.seed(config.seed)  # noqa: NPY002 (MXNet's initialisers draw from it)
+    network = build_network(config)
+    devices = contexts(config)
+    taken = initialise_network(network, config, devices)
+    set_weight_decay(network)
+    network.hybridize(static_alloc=True, static_shape=True)
+    return Stepper(network, config, devices), taken
+
+
+def classes_of(config: Config) -> list[str] | None:
+    """The class names in the training set's manifest; None when it has none."""
+    manifest = read_manifest(config.data_train)
+    return manifest and manifest.get("classes")
+
+
+def _restore(run: Run, config: Config, stepper: Stepper, examples: int) -> tuple[Progress, dict]:
+    """Progress so far, and the configuration's keys that are not what the checkpoint was trained with."""
+    path = checkpoint.newest(run)
+    if path is None:
+        epoch = config.load_epoch or 0
+        return Progress(step=epoch * examples // config.batch_size, samples=epoch * examples,
+                        validated_epochs=epoch), {}
+    _, state = checkpoint.read_state(path)
+    changed = _changed(state["config"], config)
+    refused = [f"{key} must be {old!r} to continue {path}, got {new!r}"
+               for key, (old, new) in changed.items() if key in _MUST_MATCH]
+    if refused:
+        raise ConfigError(*(f"{run.config}: {line}" for line in refused))
+    return checkpoint.load(path, stepper.network, stepper.trainer), changed
+
+
+def _changed(before: dict, config: Config) -> dict:
+    now = config.model_dump(mode="json")
+    return {key: [before.get(key), now[key]] for key in now if before.get(key) != now[key]}
+
+
+def _start_fields(loop: Loop, records: RecordFile) -> dict:
+    config, progress = loop.config, loop.progress
+    return {
+        "version": __version__, "mxnet": mx.__version__, "python": platform.python_version(),
+        "numpy": np.__version__, "host": socket.gethostname(), "run": loop.run.name,
+        "config": config.model_dump(mode="json"), "resumed_step": progress.step,
+        "steps_total": total_steps(config, loop.examples), "epochs": config.epochs,
+        "records_train": len(records),
+        "records_val": len(loop.validation_records) if loop.validation_records else 0,
+        "devices": list(config.devices), "decode_threads_effective": config.decode_threads,
+        "classes": classes_of(config), "learning_rate_peak": peak_learning_rate(config),
+        "batch_size": config.batch_size,
+    }
+
+
+def _report_stop(loop: Loop, reason: str) -> None:
+    loop.report("stop", reason=reason, step=loop.progress.step, samples=loop.progress.samples, **loop.times())

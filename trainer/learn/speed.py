@@ -1,0 +1,41 @@
+"""Images/s and the share of time spent waiting for data, over the last stretch of steps and over the whole run."""
+
+import time
+
+
+class Speed:
+    """A stopwatch that is paused while training does something else (validation, saving)."""
+
+    def __init__(self):
+        self.train_seconds = 0.0
+        self._window_samples = 0
+        self._window_start = self._running_since = time.monotonic()
+        self._wait_seconds = 0.0
+
+    def add(self, samples: int, wait_seconds: float) -> None:
+        self._window_samples += samples
+        self._wait_seconds += wait_seconds
+
+    def pause(self) -> None:
+        self.train_seconds += time.monotonic() - self._running_since
+
+    def resume(self) -> None:
+        """The stretch starts afresh: its time would hold the pause."""
+        self._running_since = time.monotonic()
+        self._restart_window()
+
+    def window_seconds(self) -> float:
+        return time.monotonic() - self._window_start
+
+    def take_window(self) -> dict:
+        """`images_per_second` and `data_wait_share` since the last call."""
+        seconds = max(self.window_seconds(), 1e-9)
+        result = {
+            "images_per_second": round(self._window_samples / seconds, 2),
+            "data_wait_share": round(min(1.0, self._wait_seconds / seconds), 4),
+        }
+        self._restart_window()
+        return result
+
+    def _restart_window(self) -> None:
+        self._window_start, self._window_samples, self._wait_seconds = time.monotonic(), 0, 0.0

@@ -1,0 +1,61 @@
+"""One trainer a run: the holder's name in lease.json, and a lock on that file that ends with its process."""
+
+import fcntl
+import json
+import os
+import socket
+import time
+from contextlib import contextmanager
+
+from trainer.errors import ConfigError
+from trainer.run import Run
+
+# Whoever asks `holder` takes the lock for an instant: an unlucky trainer tries again for this long.
+PATIENCE_SECONDS = 2.0
+
+
+@contextmanager
+def hold(run: Run):
+    """Holds the run for this process; ConfigError when another process has it."""
+    with open(run.lease, "a+") as file:
+        _lock(file, run)
+        file.seek(0)
+        file.truncate()
+        json.dump({"host": socket.gethostname(), "pid": os.getpid(), "started": time.time()}, file)
+        file.flush()
+        yield
+
+
+def holder(run: Run) -> dict | None:
+    """`{host, pid, started}` of the process that trains this run now; None when nobody does."""
+    if not run.lease.exists():
+        return None
+    with open(run.lease) as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return _read(file)
+    return None
+
+
+def _lock(file, run: Run) -> None:
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while True:
+        try:
+            return fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() > deadline:
+                file.seek(0)
+                other = _read(file)
+                raise ConfigError(
+                    f"{run.directory}: must be trained by one process at a time, got a second; "
+                    f"process {other.get('pid')} on {other.get('host')} has it"
+                ) from None
+            time.sleep(0.05)
+
+
+def _read(file) -> dict:
+    try:
+        return json.load(file)
+    except ValueError:  # the holder writes it this very moment
+        return {}

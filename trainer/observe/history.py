@@ -1,0 +1,110 @@
+"""What a run's events say, across all its starts.
+
+A start that resumes at step N undoes what came after N: the steps and validations of earlier starts beyond N are
+superseded, whether or not they were repeated yet.
+"""
+
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+# What an event must hold, as numbers, to be of use; others of its kind are passed over.
+_NEEDED = {
+    "start": (),
+    "step": ("step",),
+    "validation": ("step",),
+    "checkpoint": ("step",),
+    "stop": (),
+    "bad_record": (),
+}
+
+
+@dataclass
+class History:
+    """Events by kind, oldest first."""
+
+    starts: list[dict] = field(default_factory=list)
+    steps: list[dict] = field(default_factory=list)
+    """In force: each step once."""
+    validations: list[dict] = field(default_factory=list)
+    """In force."""
+    superseded_steps: list[dict] = field(default_factory=list)
+    checkpoints: list[dict] = field(default_factory=list)
+    """All that were ever written."""
+    stops: list[dict] = field(default_factory=list)
+    bad_records: dict = field(default_factory=dict)
+    """By key: the same record is met again each epoch."""
+    stop: dict | None = None
+    """Of the last start; None while it runs and when it was killed."""
+    active_seconds: float = 0.0
+    """Wall time of all starts, without the time between them."""
+    ended: float | None = None
+    """The time of the last event."""
+
+    @property
+    def start(self) -> dict:
+        """The last start, empty when there is none."""
+        return self.starts[-1] if self.starts else {}
+
+    @property
+    def all_steps(self) -> list[dict]:
+        """Steps with what was superseded, in the order of time."""
+        return sorted(self.steps + self.superseded_steps, key=lambda event: event["t"])
+
+    def epoch_at(self, step: int) -> float | None:
+        """Epochs done after a step, by the last start's plan; None when it tells none."""
+        epochs, steps = self.start.get("epochs"), self.start.get("steps_total")
+        return step * epochs / steps if is_number(epochs) and is_number(steps) and steps else None
+
+
+def read_history(events: Iterable[dict]) -> History:
+    """The history that the events tell. Unknown kinds, and events without a number that they need, are passed over."""
+    history = History()
+    for event in events:
+        needed = _NEEDED.get(event.get("kind"))
+        if needed is not None and all(is_number(event.get(key)) for key in ("t", *needed)):
+            _add(history, event)
+    return history
+
+
+def is_number(value) -> bool:
+    """Whether it is a finite number; JSON readers let NaN and 1e999 through."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
+
+
+def resumed_step(start: dict) -> int:
+    """The step after which a start went on; 0 when it began afresh."""
+    step = start.get("resumed_step")
+    return step if is_number(step) else 0
+
+
+def _add(history: History, event: dict) -> None:
+    kind = event["kind"]
+    if kind == "start":
+        _supersede(history, event)
+    elif history.ended is not None:
+        history.active_seconds += max(event["t"] - history.ended, 0)
+    history.ended = event["t"]
+    if kind == "bad_record":
+        history.bad_records[str(event.get("key"))] = event
+    else:
+        getattr(history, _LISTS[kind]).append(event)
+    if kind == "stop":
+        history.stop = event
+
+
+_LISTS = {
+    "start": "starts",
+    "step": "steps",
+    "validation": "validations",
+    "checkpoint": "checkpoints",
+    "stop": "stops",
+}
+
+
+def _supersede(history: History, start: dict) -> None:
+    resumed = resumed_step(start)
+    history.superseded_steps += [event for event in history.steps if event["step"] > resumed]
+    history.steps = [event for event in history.steps if event["step"] <= resumed]
+    history.validations = [event for event in history.validations if event["step"] <= resumed]
+    history.stop = None

@@ -1,0 +1,1 @@
+"""Requests to stop, wherever they come from. Imports neither MXNet nor `trainer.learn`."""
