@@ -60,6 +60,9 @@ class Config(BaseModel):
     devices: tuple[Annotated[str, Field(pattern=r"^(cpu|gpu)\(\d+\)$")], ...] = _key(
         'a list like ["gpu(0)", "gpu(1)"] or ["cpu(0)"]', ("cpu(0)",), min_length=1
     )
+    compute_threads: Positive | None = _key(
+        "the OpenMP threads of a CPU device, a whole number above 0 (left out: half of the processors)", None
+    )
     kvstore: Literal["device", "local", "nccl"] = _key('"device", "local" or "nccl"', "device")
     precision: Literal["float32", "float16", "bfloat16"] = _key('"float32", "float16" or "bfloat16"', "float32")
 

@@ -28,13 +28,13 @@ def hold(run: Run):
 
 def holder(run: Run) -> dict | None:
     """`{host, pid, started}` of the process that trains this run now; None when nobody does."""
-    if not run.lease.exists():
-        return None
-    with open(run.lease) as file:
-        try:
+    try:
+        with open(run.lease) as file:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return _read(file)
+    except FileNotFoundError:
+        return None
+    except BlockingIOError:
+        return _read(run.lease.read_text())
     return None
 
 
@@ -46,7 +46,7 @@ def _lock(file, run: Run) -> None:
         except BlockingIOError:
             if time.monotonic() > deadline:
                 file.seek(0)
-                other = _read(file)
+                other = _read(file.read())
                 raise ConfigError(
                     f"{run.directory}: must be trained by one process at a time, got a second; "
                     f"process {other.get('pid')} on {other.get('host')} has it"
@@ -54,8 +54,8 @@ def _lock(file, run: Run) -> None:
             time.sleep(0.05)
 
 
-def _read(file) -> dict:
+def _read(text: str) -> dict:
     try:
-        return json.load(file)
+        return json.loads(text)
     except ValueError:  # the holder writes it this very moment
         return {}

@@ -11,11 +11,11 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 _SECONDS_BETWEEN_LINES = 3.0
 _SECONDS_BETWEEN_DRAWS = 0.1
 
-Advance = Callable[[int], None]
+Advance = Callable[[float], None]
 
 
 @contextmanager
-def progress(what: str, *, total: int, unit: str) -> Iterator[Advance]:
+def progress(what: str, *, total: float, unit: str) -> Iterator[Advance]:
     """Gives a function to call with the number of units just done."""
     if sys.stderr.isatty():
         with _bar(what, total, unit) as advance:
@@ -25,7 +25,7 @@ def progress(what: str, *, total: int, unit: str) -> Iterator[Advance]:
 
 
 @contextmanager
-def _bar(what: str, total: int, unit: str) -> Iterator[Advance]:
+def _bar(what: str, total: float, unit: str) -> Iterator[Advance]:
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn(unit))
     with Progress(*columns, TimeRemainingColumn(), console=Console(stderr=True)) as bar:
         task = bar.add_task(what, total=total)
@@ -33,22 +33,26 @@ def _bar(what: str, total: int, unit: str) -> Iterator[Advance]:
         bar.update(task, completed=total)
 
 
-def _lines(what: str, total: int, unit: str) -> Advance:
+def _lines(what: str, total: float, unit: str) -> Advance:
     begun = time.monotonic()
 
-    def show(done: int) -> None:
+    def show(done: float) -> None:
         speed = done / max(time.monotonic() - begun, 1e-9)
         left = (total - done) / max(speed, 1e-9)
-        print(f"{what}: {done:,} of {total:,} {unit}, {speed:,.0f}/s, {left:.0f} s left", file=sys.stderr, flush=True)
+        print(
+            f"{what}: {done:,.0f} of {total:,.0f} {unit}, {speed:,.0f}/s, {left:.0f} s left",
+            file=sys.stderr,
+            flush=True,
+        )
 
     return _every(_SECONDS_BETWEEN_LINES, show)
 
 
-def _every(seconds: float, show: Callable[[int], None]) -> Advance:
+def _every(seconds: float, show: Callable[[float], None]) -> Advance:
     """Adds up what is done and shows it at most once in so many seconds: cheap to call for each picture."""
-    done, shown = 0, time.monotonic()
+    done, shown = 0.0, time.monotonic()
 
-    def advance(count: int) -> None:
+    def advance(count: float) -> None:
         nonlocal done, shown
         done += count
         if time.monotonic() - shown >= seconds:

@@ -2,7 +2,8 @@
 
 import threading
 
-from trainer.data.records import BadRecordError, RecordFile
+from trainer.data.framing import BadRecordError
+from trainer.data.records import RecordFile
 from trainer.errors import DataError
 
 # Of the records; above it the data set is damaged, not merely imperfect.

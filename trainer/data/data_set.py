@@ -15,8 +15,8 @@ import simplejpeg
 from trainer.data.augment import scale
 from trainer.data.decode import check_picture, decode
 from trainer.data.folders import Listing, PictureFile, list_folder
+from trainer.data.framing import IMAGE_HEADER, LENGTH_MASK, BadRecordError
 from trainer.data.idx import SPLITS, class_names, idx_files, is_idx_folder, read_pictures
-from trainer.data.records import IMAGE_HEADER, LENGTH_MASK, BadRecordError
 
 # Of small pictures (28 px): off by at most 4 of 255 levels, and an eighth smaller than quality 100.
 IDX_QUALITY = 98

@@ -7,7 +7,7 @@ import cv2
 import numpy as np
 import simplejpeg
 
-from trainer.data.records import BadRecordError
+from trainer.data.framing import BadRecordError
 
 cv2.setNumThreads(1)  # the loader's threads are the parallelism
 
@@ -40,7 +40,7 @@ def _decode_jpeg(picture: bytes) -> np.ndarray:
 
 def _cmyk_to_rgb(inks: np.ndarray) -> np.ndarray:
     """CMYK pictures store 255 minus the ink, as Adobe does and every decoder assumes."""
-    return (inks[..., :3].astype(np.uint16) * inks[..., 3:] // 255).astype(np.uint8)
+    return ((inks[..., :3].astype(np.uint16) * inks[..., 3:] + 127) // 255).astype(np.uint8)
 
 
 def _decode_other(picture: bytes) -> np.ndarray:

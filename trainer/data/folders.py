@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -99,11 +100,12 @@ def _list_pictures(root: Path, folder: Path, classes: list[str]) -> tuple[list[P
         if not (folder / name).is_dir():
             continue  # validation may lack a class
         for path in _walk(folder / name):
-            if path.suffix.lower() not in PICTURE_SUFFIXES:
-                ignored += 1
-                continue
             status = _status(path)
-            files.append(PictureFile(os.path.relpath(path, root), label, status.st_size, status.st_mtime_ns))
+            is_file = stat.S_ISREG(status.st_mode) or stat.S_ISLNK(status.st_mode)
+            if not is_file or path.suffix.lower() not in PICTURE_SUFFIXES:
+                ignored += 1
+            else:
+                files.append(PictureFile(os.path.relpath(path, root), label, status.st_size, status.st_mtime_ns))
     return files, ignored
 
 

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from trainer.data.framing import BadRecordError
 from trainer.data.records import RecordFile, spread
 from trainer.errors import DataError
 
@@ -11,10 +12,16 @@ _SAMPLED_RECORDS = 10_000
 
 
 def check_labels(records: RecordFile, label_width: int, num_classes: int) -> None:
-    """DataError unless every record looked at has `label_width` labels, each a class number below `num_classes`."""
+    """DataError unless every record looked at has `label_width` labels, each a class number below `num_classes`.
+
+    Damaged records are passed over: the loader deals with them.
+    """
     count = len(records)
     for i in spread(count, count if count <= _ALL_RECORDS else _SAMPLED_RECORDS):
-        labels = records.labels(i)
+        try:
+            labels = records.labels(i)
+        except BadRecordError:
+            continue
         if len(labels) != label_width:
             raise DataError(
                 f"{_place(records, i)} holds {len(labels)} labels, but label_width is {label_width}: "
@@ -25,6 +32,16 @@ def check_labels(records: RecordFile, label_width: int, num_classes: int) -> Non
                 f"{_place(records, i)} has label {_plain(labels)}, but num_classes is {num_classes}: "
                 f"labels must be whole numbers from 0 to {num_classes - 1}"
             )
+
+
+def label_width(records: RecordFile) -> int:
+    """How many labels the records have, by the first whole one; DataError when there is none."""
+    for i in range(len(records)):
+        try:
+            return len(records.labels(i))
+        except BadRecordError:
+            continue
+    raise DataError(f"{records.path}: none of its {len(records)} records is whole")
 
 
 def _are_classes(labels: np.ndarray, num_classes: int) -> bool:

@@ -6,20 +6,22 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 
-import cv2
 import numpy as np
 
 from trainer.data.augment import AUGMENTATIONS, epoch_order, random_numbers, validation_crop
 from trainer.data.bad_records import BadRecords, describe
+from trainer.data.buffers import Buffers
 from trainer.data.decode import decode
-from trainer.data.records import BadRecordError, RecordFile
+from trainer.data.framing import BadRecordError
+from trainer.data.labels import label_width
+from trainer.data.records import RecordFile
+from trainer.data.target import Channels, Target
 from trainer.errors import ConfigError, DataError
 
-# Enough to bridge a slow batch. Memory: these, the one being made and the one in use.
+# Enough to bridge a slow batch. Memory: these, the one begun next and the one in use.
 PREFETCHED_BATCHES = 2
 _PICTURES_A_TASK = 16
 
-Channels = tuple[float, float, float]
 Task = Callable[[], None]
 
 
@@ -37,19 +39,16 @@ class Batch:
 
 
 class Source:
-    """One file's records as normalised pictures of one size."""
+    """One file's records, as rows of batches."""
 
-    def __init__(self, records: RecordFile, image_shape: tuple[int, int, int], mean: Channels, std: Channels):
-        self.records = records
-        self.height, self.width = image_shape[1:]
-        self._label_width = len(records.labels(0))
-        levels = np.arange(256) - np.reshape(mean, (3, 1))
-        self._normalised = (levels / np.reshape(std, (3, 1))).astype(np.float32)
+    def __init__(self, records: RecordFile, target: Target, batch_size: int):
+        self.records, self.target = records, target
+        self._buffers = Buffers((batch_size, 3, target.height, target.width))
+        self._label_width = label_width(records)
 
     def empty_batch(self, count: int, epoch: int, position: int) -> Batch:
         labels = (count,) if self._label_width == 1 else (count, self._label_width)
-        images = np.empty((count, 3, self.height, self.width), np.float32)
-        return Batch(images, np.empty(labels, np.float32), epoch, position)
+        return Batch(self._buffers.take()[:count], np.empty(labels, np.float32), epoch, position)
 
     def read(self, i: int) -> tuple[np.ndarray, np.ndarray]:
         """Labels and decoded picture of record i; BadRecordError."""
@@ -61,8 +60,7 @@ class Source:
     def write(self, labels: np.ndarray, image: np.ndarray, batch: Batch, row: int) -> None:
         """Puts a picture that has its final size into the batch."""
         batch.labels[row] = labels if self._label_width > 1 else labels[0]
-        for channel, values, plane in zip(cv2.split(image), self._normalised, batch.images[row], strict=True):
-            cv2.LUT(channel, values, dst=plane)
+        self.target.write(image, batch.images[row])
 
 
 class TrainLoader:
@@ -91,7 +89,7 @@ class TrainLoader:
                 f"num_examples must be at most {len(records)}, the records of {records.path}, got {num_examples}"
             )
         self.examples = num_examples or len(records)
-        self._source = Source(records, image_shape, mean, std)
+        self._source = Source(records, Target.of(image_shape, mean, std), batch_size)
         self._augment = AUGMENTATIONS[augmentation]
         self._batch_size, self._seed, self._report = batch_size, seed, report
         self._bad = BadRecords(records)
@@ -126,11 +124,11 @@ class TrainLoader:
             row += count
 
     def _fill(self, batch: Batch, row: int, count: int, epoch: int, order: np.ndarray, position: int) -> None:
-        source = self._source
+        source, target = self._source, self._source.target
         numbers = random_numbers(self._seed, epoch, np.arange(position, position + count))
         for k in range(count):
             labels, image = self._whole(order, position + k)
-            source.write(labels, self._augment(image, source.height, source.width, numbers[k]), batch, row + k)
+            source.write(labels, self._augment(image, target.height, target.width, numbers[k]), batch, row + k)
 
     def _whole(self, order: np.ndarray, position: int) -> tuple[np.ndarray, np.ndarray]:
         while True:
@@ -152,7 +150,7 @@ def validation_batches(
     threads: int,
 ) -> Iterator[Batch]:
     """Every record exactly once, in the order of the file, the last batch shorter; DataError at a damaged record."""
-    source = Source(records, image_shape, mean, std)
+    source = Source(records, Target.of(image_shape, mean, std), batch_size)
     pool = ThreadPoolExecutor(threads, thread_name_prefix="decode")
     try:
         yield from _prefetched(pool, _validation_plan(source, batch_size))
@@ -169,6 +167,7 @@ def _validation_plan(source: Source, batch_size: int) -> Iterator[tuple[Batch, l
 
 
 def _fill_in_order(source: Source, batch: Batch, first_row: int) -> None:
+    target = source.target
     for row in range(first_row, min(first_row + _PICTURES_A_TASK, len(batch.images))):
         i = batch.position + row
         try:
@@ -179,7 +178,7 @@ def _fill_in_order(source: Source, batch: Batch, first_row: int) -> None:
                 f"{source.records.path}: the record with key {bad['key']} at byte {bad['offset']} is damaged "
                 f"({error.reason}), and validation must see every record: pack the file again"
             ) from error
-        source.write(labels, validation_crop(image, source.height, source.width), batch, row)
+        source.write(labels, validation_crop(image, target.height, target.width), batch, row)
 
 
 def _prefetched(pool: ThreadPoolExecutor, plan: Iterator[tuple[Batch, list[Task]]]) -> Iterator[Batch]:

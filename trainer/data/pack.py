@@ -3,23 +3,22 @@
 import json
 import os
 import shutil
-from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from itertools import islice
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from trainer import __version__
 from trainer.data.data_set import DataSet, Options, find_data_set
+from trainer.data.framing import IMAGE_HEADER, PART_HEAD, BadRecordError
 from trainer.data.manifest import manifest_path, read_manifest
+from trainer.data.ordered import in_threads
 from trainer.data.record_writer import RecordWriter, partial_name
-from trainer.data.records import IMAGE_HEADER, PART_HEAD, BadRecordError, index_path
+from trainer.data.records import index_path
 from trainer.errors import DataError, DiskError
-
-_PICTURES_A_TASK = 8
 
 Advance = Callable[[int], None]
 Progress = Callable[[int], AbstractContextManager[Advance]]
@@ -86,7 +85,7 @@ def _write(
     manifest_path(rec).unlink(missing_ok=True)
     rejected: dict[int, str] = {}
     with RecordWriter(rec) as writer:
-        for key, (picture, reason) in enumerate(_loaded(items, data_set.load, threads)):
+        for key, (picture, reason) in enumerate(in_threads(partial(_load, data_set.load), items, threads)):
             if picture is None:
                 rejected[key] = reason
             else:
@@ -128,36 +127,15 @@ def _write_list(path: Path, items: Sequence, rejected: dict) -> None:
 
 
 def _publish_text(path: Path, lines: Iterable[str]) -> None:
-    partial = partial_name(path)
-    with open(partial, "w", encoding="utf-8", errors="surrogateescape", newline="\n") as file:
+    unfinished = partial_name(path)
+    with open(unfinished, "w", encoding="utf-8", errors="surrogateescape", newline="\n") as file:
         file.writelines(lines)
         file.flush()
         os.fsync(file.fileno())
-    os.replace(partial, path)
+    os.replace(unfinished, path)
 
 
-def _loaded(items: Sequence, load: Callable, threads: int) -> Iterator[tuple[bytes | None, str]]:
-    """Each item's bytes, or None and the reason, in order; loaded ahead in threads, a few at a time to bound memory."""
-    starts = iter(range(0, len(items), _PICTURES_A_TASK))
-    with ThreadPoolExecutor(threads, thread_name_prefix="pack") as pool:
-
-        def begin(start: int):
-            return pool.submit(_load_some, items[start : start + _PICTURES_A_TASK], load)
-
-        try:
-            tasks = deque(begin(start) for start in islice(starts, 2 * threads))
-            while tasks:
-                yield from tasks.popleft().result()
-                tasks.extend(begin(start) for start in islice(starts, 1))
-        finally:
-            pool.shutdown(cancel_futures=True)
-
-
-def _load_some(items: Sequence, load: Callable) -> list[tuple[bytes | None, str]]:
-    return [_load(item, load) for item in items]
-
-
-def _load(item: Any, load: Callable) -> tuple[bytes | None, str]:
+def _load(load: Callable, item: Any) -> tuple[bytes | None, str]:
     try:
         return load(item), ""
     except BadRecordError as error:

@@ -4,7 +4,7 @@ import hashlib
 import os
 from pathlib import Path
 
-from trainer.data.records import (
+from trainer.data.framing import (
     FIRST,
     IMAGE_HEADER,
     LAST,
@@ -14,9 +14,9 @@ from trainer.data.records import (
     MIDDLE,
     PART_HEAD,
     WHOLE,
-    index_path,
     padded,
 )
+from trainer.data.records import index_path
 
 
 class RecordWriter:

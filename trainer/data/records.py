@@ -1,62 +1,29 @@
-"""RecordIO files of images: `NAME.rec` holds the records, `NAME.idx` one `key<TAB>offset` line for each.
-
-A part of a record is the magic, a word (upper 3 bits: which part, lower 29: its bytes), the bytes, zeros up to a
-multiple of 4. dmlc-core, whose format this is, cuts a record wherever its bytes hold the magic at a multiple of 4
-and leaves those 4 bytes out: so the magic at such a place always starts a part, and readers can find their way again.
-"""
+"""Reads RecordIO files of images: `NAME.rec` holds the records, `NAME.idx` one `key<TAB>offset` line for each."""
 
 import os
 import re
-import struct
-from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
+from trainer.data.framing import (
+    IMAGE_HEADER,
+    MAGIC,
+    PART_HEAD,
+    WHOLE,
+    BadRecordError,
+    join_parts,
+    parse_head,
+    unpack_image,
+)
 from trainer.data.manifest import read_manifest
 from trainer.errors import DataError
 
-MAGIC = struct.pack("<I", 0xCED7230A)
-PART_HEAD = struct.Struct("<4sI")
-IMAGE_HEADER = struct.Struct("<IfQQ")  # number of extra labels, the one label, id, second id
-LENGTH_BITS = 29
-LENGTH_MASK = (1 << LENGTH_BITS) - 1
-WHOLE, FIRST, MIDDLE, LAST = 0, 1, 2, 3
-
-_INDEX = re.compile(rb"(?:\d{1,18}\t\d{1,18}\r?\n)*+(?:\d{1,18}\t\d{1,18})?+")
+_LINE = rb"\d{1,18}\t\d{1,18}"
+_INDEX = re.compile(rb"(?:%b\r?\n)*+(?:%b\r?)?+" % (_LINE, _LINE))
 _READ_AHEAD_BYTES = 1 << 20
 # A cold network disk gives some 3,000 reads a second: so many of them must do to tell a foreign index.
 _OFFSETS_CHECKED = 16_384
-
-
-class BadRecordError(DataError):
-    """One record that cannot be used; `reason` says why in words."""
-
-    def __init__(self, reason: str):
-        super().__init__(reason)
-        self.reason = reason
-
-
-class Image(NamedTuple):
-    """What a record holds: its labels as float32 [label_width], its id, the picture's bytes."""
-
-    labels: np.ndarray
-    id: int
-    picture: bytes
-
-
-def unpack_image(payload: bytes) -> Image:
-    """The parts of an image record; BadRecordError when it is too short for its own header."""
-    if len(payload) < IMAGE_HEADER.size:
-        raise BadRecordError(f"the record has {len(payload)} bytes, too few for an image header")
-    extra, label, record_id, _ = IMAGE_HEADER.unpack_from(payload)
-    start = IMAGE_HEADER.size + 4 * extra
-    if start > len(payload):
-        raise BadRecordError(f"the header announces {extra} labels, more than the record holds")
-    if not extra:
-        return Image(np.array([label], np.float32), record_id, payload[start:])
-    return Image(np.frombuffer(payload, "<f4", extra, IMAGE_HEADER.size), record_id, payload[start:])
 
 
 class RecordFile:
@@ -91,7 +58,7 @@ class RecordFile:
             raise BadRecordError(f"reading failed: {error.strerror}") from error
 
     def labels(self, i: int) -> np.ndarray:
-        """The labels of record i; cheaper than `read` for the usual record of one label."""
+        """The labels of record i; cheaper than `read` for the usual record of one label. BadRecordError."""
         head = self._pread(PART_HEAD.size + IMAGE_HEADER.size, int(self.offsets[i]))
         if len(head) == PART_HEAD.size + IMAGE_HEADER.size and parse_head(head[: PART_HEAD.size])[0] == WHOLE:
             extra, label, _, _ = IMAGE_HEADER.unpack_from(head, PART_HEAD.size)
@@ -107,39 +74,6 @@ class RecordFile:
             return os.pread(self._descriptor, size, offset)
         except OSError as error:
             raise DataError(f"{self.path}: reading at byte {offset} failed: {error.strerror}") from error
-
-
-def parse_head(head: bytes) -> tuple[int, int]:
-    """Which part of a record starts here, and its bytes; BadRecordError when none does."""
-    if len(head) < PART_HEAD.size:
-        raise BadRecordError("the file ends inside the record")
-    magic, word = PART_HEAD.unpack(head)
-    if magic != MAGIC:
-        raise BadRecordError(f"no record starts here (found {magic.hex()}, the magic is {MAGIC.hex()})")
-    return word >> LENGTH_BITS, word & LENGTH_MASK
-
-
-def padded(length: int) -> int:
-    """The bytes that a part of this length takes, without its head."""
-    return (length + 3) & ~3
-
-
-def join_parts(read: Callable[[int, int], bytes], offset: int, end: int) -> tuple[bytes, int]:
-    """The bytes of the record at `offset`, and where the next one starts.
-
-    `read(offset, size)` reads the file; nothing beyond `end` belongs to the record. BadRecordError when it is damaged.
-    """
-    pieces: list[bytes] = []
-    while True:
-        part, length = parse_head(read(offset, PART_HEAD.size))
-        if part not in ((MIDDLE, LAST) if pieces else (WHOLE, FIRST)):
-            raise BadRecordError(f"a part of kind {part} at byte {offset} is out of place")
-        start, offset = offset + PART_HEAD.size, offset + PART_HEAD.size + padded(length)
-        if offset > end:
-            raise BadRecordError(f"the record claims {length} bytes, {offset - end} more than there are")
-        pieces.append(read(start, length))
-        if part in (WHOLE, LAST):
-            return MAGIC.join(pieces), offset
 
 
 def index_path(rec_path: Path) -> Path:
@@ -171,7 +105,7 @@ def read_index(rec_path: Path) -> tuple[np.ndarray, np.ndarray]:
     _size_of(path, "the index of a RecordIO file", rebuild_hint(rec_path))
     text = path.read_bytes()
     if not _INDEX.fullmatch(text):
-        line = 1 + next(n for n, row in enumerate(text.split(b"\n")) if not _INDEX.fullmatch(row.rstrip(b"\r")))
+        line = 1 + next(n for n, row in enumerate(text.split(b"\n")) if not re.fullmatch(_LINE + rb"\r?", row))
         raise DataError(f"{path}: line {line} must be a key, a tab and an offset{rebuild_hint(rec_path)}")
     pairs = np.fromstring(text, np.int64, sep=" ").reshape(-1, 2)
     pairs = pairs[np.argsort(pairs[:, 1], kind="stable")]

@@ -24,6 +24,7 @@ from trainer import __version__
 from trainer.config import Config
 from trainer.errors import DataError, DiskError
 from trainer.learn.optimizer import load_state_arrays, state_arrays
+from trainer.learn.parameters import wait_for_statistics, write_arrays
 from trainer.run import Run
 
 
@@ -60,9 +61,9 @@ def save(run: Run, config: Config, progress: Progress, network, trainer) -> dict
         _sync_directory(run.checkpoints)
         _point_latest(run, final.name)
         _remove_old(run, config.checkpoints_kept)
-    except OSError as error:
+    except (OSError, DiskError) as error:
         _clear(unfinished)
-        raise DiskError(f"{unfinished}: the checkpoint could not be written: {error}") from error
+        raise DiskError(f"{final}: the checkpoint could not be written: {error}") from error
     size = sum(path.stat().st_size for path in final.iterdir())
     return {
         "step": progress.step, "seconds": round(time.monotonic() - started, 4), "bytes": size, "path": str(final)
@@ -93,6 +94,7 @@ def load(path: Path, network, trainer) -> Progress:
     network.load_parameters(str(path / "weights.params"), ctx=contexts)
     _load_statistics(nd.load(str(path / "statistics.params")), network)
     load_state_arrays(trainer, nd.load(str(path / "optimizer.params")), progress.step)
+    wait_for_statistics()
     return progress
 
 
@@ -104,17 +106,18 @@ def _state(config: Config, progress: Progress) -> dict:
 
 
 def _write_arrays(directory: Path, network, trainer) -> None:
-    network.save_parameters(str(directory / "weights.params"))
-    _save_arrays(directory / "optimizer.params", state_arrays(trainer))
-    _save_arrays(directory / "statistics.params", _statistics(network))
+    wait_for_statistics()
+    write_arrays(directory / "weights.params", _first_device(network))
+    write_arrays(directory / "optimizer.params", state_arrays(trainer))
+    write_arrays(directory / "statistics.params", _statistics(network))
     for path in directory.iterdir():
         with open(path, "rb") as file:
             os.fsync(file.fileno())
 
 
-def _save_arrays(path: Path, arrays: dict) -> None:
-    """MXNet cannot read back an empty dictionary, so one array is always there."""
-    nd.save(str(path), arrays or {"none": nd.zeros((1,))})
+def _first_device(network) -> dict:
+    """As save_parameters names them; that function would average the devices' statistics."""
+    return {name: parameter.list_data()[0] for name, parameter in network._collect_params_with_prefix().items()}
 
 
 def _statistics(network) -> dict:

@@ -16,7 +16,7 @@ from trainer.learn.export import write_symbol_and_params
 from trainer.learn.schedule import learning_rate, total_samples, total_steps
 from trainer.learn.speed import Speed
 from trainer.learn.step import Stepper
-from trainer.learn.validate import validate
+from trainer.learn.validate import Validator
 from trainer.run import Run
 
 # A loss is read this many steps late: reading it at once would make the devices wait for Python at each step.
@@ -42,7 +42,8 @@ class Loop:
         self.goal = total_samples(self.config, self.examples)
         self.speed = Speed()
         self.losses = deque()
-        self.loss = None
+        self.validator = None
+        self.loss = self.learning_rate = None
         self.saved_at = self.started = time.monotonic()
         self.before = Progress(**vars(self.progress))
 
@@ -78,8 +79,9 @@ class Loop:
         waiting_since = time.monotonic()
         batch = next(batches)
         waited = time.monotonic() - waiting_since
-        rate = learning_rate(self.config, self.progress.samples, self.examples)
-        self.losses.append((self.progress.step, rate, self.stepper.step(batch, self.progress.step, rate)))
+        self.learning_rate = learning_rate(self.config, self.progress.samples, self.examples)
+        losses = self.stepper.step(batch, self.progress.step, self.learning_rate)
+        self.losses.append((self.progress.step, self.learning_rate, losses))
         self.progress.step += 1
         self.progress.samples += self.config.batch_size
         self.speed.add(self.config.batch_size, waited)
@@ -100,15 +102,18 @@ class Loop:
     def _report_if_due(self) -> None:
         every = self.config.display_steps
         due = self.progress.step % every == 0 if every else self.speed.window_seconds() >= REPORT_SECONDS
-        if due and self.loss is not None:
-            window = self.speed.take_window()
-            self.report(
-                "step", step=self.progress.step, steps_total=total_steps(self.config, self.examples),
-                epoch=round(self.progress.samples / self.examples, 4), epochs=self.config.epochs,
-                samples=self.progress.samples, loss=round(self.loss, 5),
-                learning_rate=learning_rate(self.config, self.progress.samples, self.examples), **window,
-                seconds_left=round(self._seconds_left(), 1),
-            )
+        if due:
+            self._report_step()
+
+    def _report_step(self) -> None:
+        if self.loss is None:
+            self._read_losses(0)
+        self.report(
+            "step", step=self.progress.step, steps_total=total_steps(self.config, self.examples),
+            epoch=round(self.progress.samples / self.examples, 4), epochs=self.config.epochs,
+            samples=self.progress.samples, loss=round(self.loss, 5), learning_rate=self.learning_rate,
+            **self.speed.take_window(), seconds_left=round(self._seconds_left(), 1),
+        )
 
     def _seconds_left(self) -> float:
         """By the average speed of this process so far, validation and saving included."""
@@ -128,9 +133,8 @@ class Loop:
             return
         self._read_losses(0)
         self.speed.pause()
-        result = validate(
-            self.stepper.network, self.validation_records, self.config, self.stepper.contexts, self.stop
-        )
+        self.validator = self.validator or Validator(self.config, self.stepper.contexts)
+        result = self.validator.validate(self.stepper.network, self.validation_records, self.stop)
         self.speed.resume()
         if result is not None:
             self._count_validation(result)

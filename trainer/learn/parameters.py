@@ -24,10 +24,31 @@ def write_arrays(path: Path, arrays: Arrays) -> None:
     DiskError when it cannot be written; not atomic (the caller renames).
     """
     try:
-        mx.nd.save(str(path), arrays)
+        # MXNet cannot read an empty dictionary back.
+        mx.nd.save(str(path), arrays or {"none": mx.nd.zeros((1,))})
         mx.nd.load(str(path))
     except mx.MXNetError as error:
-        raise DiskError(f"{path}: cannot be written whole: {_reason(error)}") from error
+        raise DiskError(f"{path}: cannot be written whole: {last_line(error)}") from error
+
+
+def current_values(network: HybridBlock) -> Arrays:
+    """The model that the devices have trained together, by parameter name, on the CPU.
+
+    Weights are the same on every device; batch norm's statistics are each device's own, so their mean.
+    """
+    wait_for_statistics()
+    return {name: _value(parameter) for name, parameter in network.collect_params().items()}
+
+
+def wait_for_statistics() -> None:
+    """Must come before batch norm's statistics are read: the backward pass writes them late, and reading alone does
+    not wait for that."""
+    mx.nd.waitall()
+
+
+def _value(parameter: Parameter) -> mx.nd.NDArray:
+    arrays = [array.as_in_context(mx.cpu()) for array in parameter.list_data()]
+    return arrays[0] if parameter.grad_req != "null" else sum(arrays) / len(arrays)
 
 
 def read_parameters(path: Path, key: str) -> Arrays:
@@ -41,7 +62,7 @@ def read_parameters(path: Path, key: str) -> Arrays:
     try:
         arrays = mx.nd.load(str(path))
     except (mx.MXNetError, UnicodeDecodeError) as error:
-        raise DataError(f"{path}: must be a parameter file of MXNet, but cannot be read: {_reason(error)}") from error
+        raise DataError(f"{path}: must be a parameter file of MXNet, but cannot be read: {last_line(error)}") from error
     if not isinstance(arrays, dict) or not arrays:
         raise DataError(f"{path}: must be a parameter file of MXNet with names, but has none")
     return {name.removeprefix("arg:").removeprefix("aux:"): array for name, array in arrays.items()}
@@ -91,6 +112,6 @@ def _misfit(path: Path, parameters: dict[str, Parameter], arrays: Arrays, new: l
     )
 
 
-def _reason(error: Exception) -> str:
-    """The last line: above it an MXNetError carries where in the C++ code it arose."""
+def last_line(error: Exception) -> str:
+    """What went wrong; above it an MXNetError carries where in the C++ code."""
     return str(error).strip().splitlines()[-1].removeprefix("MXNetError: ")

@@ -3,6 +3,7 @@
 import platform
 import socket
 from contextlib import ExitStack, closing
+from pathlib import Path
 
 import mxnet as mx
 import numpy as np
@@ -38,8 +39,10 @@ def train(config: Config, run: Run, report, stop) -> str:
         records = opened.enter_context(closing(open_checked(config.data_train, config)))
         validation = config.data_val and opened.enter_context(closing(open_checked(config.data_val, config)))
         loader = opened.enter_context(closing(train_loader(records, config, report)))
-        stepper, taken = make_stepper(config)
-        progress, changed = _restore(run, config, stepper, loader.examples)
+        saved = checkpoint.newest(run)
+        changed = _changed_since(saved, config) if saved else {}
+        stepper, taken = make_stepper(config, saved)
+        progress = checkpoint.load(saved, stepper.network, stepper.trainer) if saved else _beginning(config, loader)
         loop = Loop(config, run, stepper, loader, validation, report, stop, progress)
         report("start", **_start_fields(loop, records), changed=changed, init_from=taken)
         return _run(loop)
@@ -82,8 +85,10 @@ def train_loader(records: RecordFile, config: Config, report) -> TrainLoader:
     )
 
 
-def make_stepper(config: Config) -> tuple[Stepper, dict | None]:
-    """A network ready to train, and what `init_from` gave to it."""
+def make_stepper(config: Config, saved: Path | None = None) -> tuple[Stepper, dict | None]:
+    """A network ready to train, and what `init_from` gave to it; a checkpoint needs neither file nor luck."""
+    if saved:
+        config = config.model_copy(update={"init_from": None, "load_epoch": None})
     if config.precision != "float32":
         amp.init(target_dtype=config.precision)
     mx.random.seed(config.seed)
@@ -92,7 +97,7 @@ def make_stepper(config: Config) -> tuple[Stepper, dict | None]:
     devices = contexts(config)
     taken = initialise_network(network, config, devices)
     set_weight_decay(network)
-    network.hybridize(static_alloc=True, static_shape=True)
+    network.hybridize(static_alloc=True)  # static_shape loses batch norm's first update on two devices
     return Stepper(network, config, devices), taken
 
 
@@ -102,25 +107,25 @@ def classes_of(config: Config) -> list[str] | None:
     return manifest and manifest.get("classes")
 
 
-def _restore(run: Run, config: Config, stepper: Stepper, examples: int) -> tuple[Progress, dict]:
-    """Progress so far, and the configuration's keys that are not what the checkpoint was trained with."""
-    path = checkpoint.newest(run)
-    if path is None:
-        epoch = config.load_epoch or 0
-        return Progress(step=epoch * examples // config.batch_size, samples=epoch * examples,
-                        validated_epochs=epoch), {}
-    _, state = checkpoint.read_state(path)
-    changed = _changed(state["config"], config)
-    refused = [f"{key} must be {old!r} to continue {path}, got {new!r}"
-               for key, (old, new) in changed.items() if key in _MUST_MATCH]
+def _beginning(config: Config, loader: TrainLoader) -> Progress:
+    """Nothing done yet, or the epochs that `load_epoch` stands for."""
+    epoch = config.load_epoch or 0
+    samples = epoch * loader.examples
+    return Progress(step=samples // config.batch_size, samples=samples, validated_epochs=epoch)
+
+
+def _changed_since(saved: Path, config: Config) -> dict:
+    """`{key: [before, now]}` of the configuration; ConfigError when the checkpoint cannot serve the new one."""
+    before, now = checkpoint.read_state(saved)[1]["config"], config.model_dump(mode="json")
+    changed = {key: [before.get(key), now[key]] for key in now if before.get(key) != now[key]}
+    refused = [
+        f"{key} must be {old!r} to continue {saved}, got {new!r}"
+        for key, (old, new) in changed.items()
+        if key in _MUST_MATCH
+    ]
     if refused:
-        raise ConfigError(*(f"{run.config}: {line}" for line in refused))
-    return checkpoint.load(path, stepper.network, stepper.trainer), changed
-
-
-def _changed(before: dict, config: Config) -> dict:
-    now = config.model_dump(mode="json")
-    return {key: [before.get(key), now[key]] for key in now if before.get(key) != now[key]}
+        raise ConfigError(*(f"configuration: {line}" for line in refused))
+    return changed
 
 
 def _start_fields(loop: Loop, records: RecordFile) -> dict:

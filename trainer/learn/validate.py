@@ -8,16 +8,37 @@ from mxnet import gluon, nd
 from trainer.config import Config
 from trainer.data.loader import validation_batches
 from trainer.data.records import RecordFile
+from trainer.learn.model import build_network
+from trainer.learn.parameters import current_values
 
 CONFUSION_CLASSES = 20
 
 
-def validate(network, records: RecordFile, config: Config, contexts: list, stop) -> dict | None:
-    """The fields of a `validation` event; None when `stop` was set before the end.
+class Validator:
+    """Validates the network in training by way of a copy.
 
-    Every forward pass has the training batch's shape (the last one is filled up and cut), so that a static network
-    plans its memory once.
+    The copy is the model that would be exported now, and it keeps inference away from the weights in training: on the
+    CPU, MXNet turns the weights of an inference into oneDNN's layout in place, after which training rounds differently
+    from one time to the next.
     """
+
+    def __init__(self, config: Config, contexts: list):
+        self._config, self._contexts = config, contexts
+        self._copy = build_network(config)
+        self._copy.initialize(ctx=contexts)
+        self._copy.hybridize(static_alloc=True)
+
+    def validate(self, network, records: RecordFile, stop) -> dict | None:
+        """The fields of a `validation` event; None when `stop` was set before the end."""
+        parameters = self._copy.collect_params()
+        for name, array in current_values(network).items():
+            parameters[name].set_data(array)
+        return _validate(self._copy, records, self._config, self._contexts, stop)
+
+
+def _validate(network, records: RecordFile, config: Config, contexts: list, stop) -> dict | None:
+    """Every forward pass has the training batch's shape (the last one is filled up and cut), so that a static network
+    plans its memory once."""
     started = time.monotonic()
     tally = _Tally(config.num_classes, config.top_k)
     for batch in validation_batches(

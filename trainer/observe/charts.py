@@ -102,7 +102,10 @@ def _chart(name: str, title: str, unit: str, series: list[dict], **options) -> d
 
 def _noisy(x: Series, name: str, colour: str, values: Series) -> list[dict]:
     smoothed = smooth(values, _NOISE_WINDOWS)
-    return [_line(x, f"{name}, each reading", "grey", values, "faint"), _line(x, f"{name}, smoothed", colour, smoothed)]
+    return [
+        _line(x, f"{name}, each reading", "faint", values, "faint"),
+        _line(x, f"{name}, smoothed", colour, smoothed),
+    ]
 
 
 def _line(x: Series, name: str, colour: str, values: Series, style: str = "line") -> dict:

@@ -8,15 +8,9 @@ import sys
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-# What an event must hold, as numbers, to be of use; others of its kind are passed over.
-_NEEDED = {
-    "start": (),
-    "step": ("step",),
-    "validation": ("step",),
-    "checkpoint": ("step",),
-    "stop": (),
-    "bad_record": (),
-}
+# Where each kind is kept; others are passed over.
+_LISTS = {"start": "starts", "step": "steps", "validation": "validations", "checkpoint": "checkpoints", "stop": "stops"}
+_WITH_STEP = ("step", "validation", "checkpoint")
 
 
 @dataclass
@@ -61,8 +55,7 @@ def read_history(events: Iterable[dict]) -> History:
     """The history that the events tell. Unknown kinds, and events without a number that they need, are passed over."""
     history = History()
     for event in events:
-        needed = _NEEDED.get(event.get("kind"))
-        if needed is not None and all(is_number(event.get(key)) for key in ("t", *needed)):
+        if _is_usable(event):
             _add(history, event)
     return history
 
@@ -78,6 +71,12 @@ def resumed_step(start: dict) -> int:
     return step if is_number(step) else 0
 
 
+def _is_usable(event: dict) -> bool:
+    kind = event.get("kind")
+    known = isinstance(kind, str) and (kind in _LISTS or kind == "bad_record")
+    return known and is_number(event.get("t")) and (kind not in _WITH_STEP or is_number(event.get("step")))
+
+
 def _add(history: History, event: dict) -> None:
     kind = event["kind"]
     if kind == "start":
@@ -91,15 +90,6 @@ def _add(history: History, event: dict) -> None:
         getattr(history, _LISTS[kind]).append(event)
     if kind == "stop":
         history.stop = event
-
-
-_LISTS = {
-    "start": "starts",
-    "step": "steps",
-    "validation": "validations",
-    "checkpoint": "checkpoints",
-    "stop": "stops",
-}
 
 
 def _supersede(history: History, start: dict) -> None:

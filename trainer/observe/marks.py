@@ -5,7 +5,8 @@ from collections.abc import Callable, Iterator
 from trainer.observe.history import History, resumed_step
 
 MARKS_PER_KIND = 100
-KINDS = ("checkpoint", "resume", "stop")
+# Their colours in page/report.css.
+KINDS = {"checkpoint": "grey", "resume": "violet", "stop": "text"}
 
 
 def marks(history: History, place: Callable[[dict, int], float | None]) -> list[dict]:

@@ -1,6 +1,7 @@
 """Series of numbers made fit to draw. None is a gap: what was not finite, or not known."""
 
 from collections.abc import Sequence
+from itertools import accumulate
 
 from trainer.observe.history import is_number
 
@@ -20,7 +21,7 @@ def scaled(values: Series, factor: float) -> Series:
 
 
 def keep(columns: Sequence[Series], points: int = POINTS) -> list[int]:
-    """Rows to draw, at most `points`, rising: the first and last, and of each stretch every column's extremes and gap's ends.
+    """Rows to draw, at most `points`, rising: first and last, and each stretch's extremes and ends of gaps, by column.
 
     So a spike or a gap of one row survives, and curves that are drawn on top of each other share their x.
     """
@@ -37,17 +38,14 @@ def keep(columns: Sequence[Series], points: int = POINTS) -> list[int]:
 
 
 def smooth(values: Series, windows: int) -> Series:
-    """The exponential moving average over 1/`windows` of the series, without the pull to 0 at its start.
-
-    (The correction is Adam's: Kingma and Ba 2014, section 3.) Gaps stay gaps and leave the average as it was.
-    """
-    decay = 1 - 1 / max(len(values) / windows, 1)
-    average, weight, result = 0.0, 0.0, []
-    for value in values:
-        if value is not None:
-            average = decay * average + (1 - decay) * value
-            weight = decay * weight + (1 - decay)
-        result.append(None if value is None else average / weight)
+    """The mean of the 1/`windows` of the series around each value, so that it does not lag. Gaps stay gaps."""
+    reach = len(values) // (2 * windows)
+    sums = list(accumulate((value or 0.0 for value in values), initial=0.0))
+    counts = list(accumulate((value is not None for value in values), initial=0))
+    result: Series = []
+    for row, value in enumerate(values):
+        begin, end = max(row - reach, 0), min(row + reach + 1, len(values))
+        result.append(None if value is None else (sums[end] - sums[begin]) / (counts[end] - counts[begin]))
     return result
 
 

@@ -11,6 +11,7 @@ STATES = {
     "interrupted": ("Interrupted", "!"),
     "not started": ("Not started", "–"),
 }
+MARKS = {"checkpoint": "checkpoint", "resume": "resumed", "stop": "stopped"}
 _REASONS = {
     "finished": "all epochs done",
     "signal": "a signal asked for it",

@@ -4,7 +4,7 @@
 import os
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.python_choice import CANDIDATES, VERSIONS, choose, describe, probe
+from ansible.module_utils.python_choice import CANDIDATES, VERSIONS, choose, describe
 from ansible.module_utils.system_libraries import missing_packages
 
 DOCUMENTATION = """
@@ -18,8 +18,7 @@ author: The authors of this project
 
 def main():
     module = AnsibleModule(argument_spec={}, supports_check_mode=True)
-    probes = [probe(name) for name in CANDIDATES]
-    found = choose(probes)
+    found, probes = choose(CANDIDATES)
     if found is None:
         module.fail_json(
             msg=f"Failed to find a Python for MXNet: it runs on {' and '.join(VERSIONS)}; "

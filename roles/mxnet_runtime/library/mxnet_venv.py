@@ -78,8 +78,12 @@ def in_environment(module, name):
 
 
 def digest(module):
-    """Names all that the environment is made from; its path too, for an environment cannot be moved."""
-    return hashlib.sha256(json.dumps(module.params, sort_keys=True).encode()).hexdigest()
+    """Names what the environment holds, and its path, for an environment cannot be moved.
+
+    Not the interpreter: another one that comes first in PATH is no reason to make it anew.
+    """
+    made_from = [module.params[name] for name in ("path", "packages", "constraints")]
+    return hashlib.sha256(json.dumps(made_from).encode()).hexdigest()
 
 
 def prove(python):

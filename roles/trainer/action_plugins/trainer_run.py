@@ -1,7 +1,8 @@
 """Starts the trainer detached on the target, or finds it running, and relays its log until it ends.
 
 The trainer gets a process session of its own, so it outlives this play, a closed terminal and a lost connection.
-Ctrl-C becomes one stop request; the task ends when the trainer has: its checkpoint is on disk then.
+Ctrl-C (it comes through the callback plugin of the same name) becomes one stop request; the task ends when the
+trainer has: its checkpoint is on disk then.
 """
 
 import json
@@ -9,16 +10,14 @@ import shlex
 import signal
 import time
 
-from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 
 display = Display()
 
 POLL_SECONDS = 1.0
-# The trainer's own lines come every 4 s or so; longer silences are filled, so that nobody thinks that it hangs.
+# The trainer's own lines come every 4 s; longer silences are filled, so that nobody thinks that it hangs.
 SILENCE_SECONDS = 4.0
-LOG = "trainer.log"
 LAST_LINES = 20
 
 EXIT_CODES = {
@@ -27,23 +26,51 @@ EXIT_CODES = {
     70: "a bug, or a loss that is not finite",
     74: "writing to the disk failed",
     78: "the configuration asks for something impossible",
+    143: "it was told to stop before it could write a checkpoint",
 }
 
-# Prints "running PID", "ended CODE" or "gone". The trainer holds a lock on lease.json while it lives.
-STATE = """
+# Prints "running PID", "ended CODE" or "gone". The trainer holds a lock on lease.json while it lives; until it has
+# it, the shell that started it stands for it, and -PID is that shell's process group.
+STATE = r"""
 if [ -e lease.json ] && ! flock -n -s lease.json true; then
-    echo "running $(sed 's/.*"pid": *\\([0-9]*\\).*/\\1/' lease.json)"
+    echo "running $(sed 's/.*"pid": *\([0-9]*\).*/\1/' lease.json)"
 elif [ -e trainer.exit ]; then echo "ended $(cat trainer.exit)"
-elif [ -e trainer.pid ] && kill -0 "$(cat trainer.pid)" 2>/dev/null; then echo "running $(cat trainer.pid)"
+elif kill -0 "$(cat trainer.pid)" 2>/dev/null; then echo "running -$(cat trainer.pid)"
 else echo gone
-fi
+fi 2>/dev/null
 """
 
-# Stopping before the lease exists must reach the trainer, not the shell that waits for its exit code.
-START = """
-rm -f trainer.exit trainer.pid
-setsid sh -c '{command} & echo $! >trainer.pid; wait $!; echo $? >trainer.exit' </dev/null >>{log} 2>&1 &
-"""
+
+def start_command(command):
+    """Shell text that starts `command` (a list) in a session of its own and keeps its exit code in trainer.exit.
+
+    The trap lets the shell live until it has written the code, when a signal goes to the whole process group.
+    """
+    inner = f"trap : TERM; {shlex.join(command)}; echo $? >trainer.exit"
+    return (
+        "rm -f trainer.exit trainer.pid; "
+        f"setsid sh -c {shlex.quote(inner)} </dev/null >>trainer.log 2>&1 & echo $! >trainer.pid"
+    )
+
+
+def whole_lines(text):
+    """The complete lines of a text and the number of bytes they take; the half line at its end is not counted."""
+    end = text.rfind("\n") + 1
+    return text[:end].splitlines(), len(text[:end].encode(errors="surrogateescape"))
+
+
+def failure(state, report, last_lines):
+    """Why a run that has ended is no success, in words; None when it is finished."""
+    if state == ["ended", "0"]:
+        if report.get("finished"):
+            return None
+        return f"Stopped at step {report.get('steps', 0)}; its checkpoint is on disk, the same command continues."
+    if state == ["gone"]:
+        why = "it ended without an exit code (killed, or the machine was restarted)"
+    else:
+        code = int(state[1])
+        why = f"exit code {code}: {EXIT_CODES.get(code, 'it was killed' if code > 128 else 'unknown')}"
+    return "\n".join([f"Failed to train: {why}. The last lines of trainer.log:", *last_lines])
 
 
 class ActionModule(ActionBase):
@@ -56,28 +83,70 @@ class ActionModule(ActionBase):
         self._directory = self._task.args["directory"]
         if self._task.check_mode:
             return result | {"changed": not self._report().get("finished", False)}
-        self._stop_requests = 0
-        self._take_signals()
-        before = self._size("events.jsonl")
-        offset = self._size(LOG)
-        self._start()
-        code = self._follow(offset)
-        return result | self._outcome(code, before)
+        self._stop_asked = self._stop_sent = False
+        signal.signal(signal.SIGINT, self._on_signal)
+        signal.signal(signal.SIGTERM, self._on_signal)
+        events_before = self._size("events.jsonl")
+        log_before = self._start()
+        state = self._follow(log_before)
+        changed = self._size("events.jsonl") != events_before
+        return result | {"changed": changed} | self._outcome(state, log_before)
 
-    def _take_signals(self):
-        """Ctrl-C reaches this process through the callback plugin of the same name."""
-
-        def on_signal(_number, _frame):
-            self._stop_requests += 1
-
-        signal.signal(signal.SIGINT, on_signal)
-        signal.signal(signal.SIGTERM, on_signal)
+    def _on_signal(self, _number, _frame):
+        self._stop_asked = True
 
     def _start(self):
+        """Returns the size of the log before anything that is to be shown."""
+        offset = self._size("trainer.log")
         state = self._sh(STATE).split()
         if state[0] == "running":
-            display.display(f"  already training (process {state[1]}): its progress follows")
+            display.display(f"  already training (process {state[-1].lstrip('-')}); its progress follows")
+        else:
+            self._sh(start_command(self._task.args["command"]))
+            display.display(f"  starting; what the trainer says is kept in {self._directory}/trainer.log")
+        return offset
+
+    def _follow(self, offset):
+        """Relays the log from that byte on until the trainer has ended; returns its last state."""
+        shown_at = time.monotonic()
+        state = ["running"]
+        while state[0] == "running":
+            time.sleep(POLL_SECONDS)
+            head, _, log = self._sh(f"{STATE}\ntail -c +{offset + 1} trainer.log").partition("\n")
+            state = head.split()
+            lines, size = whole_lines(log)
+            offset += size
+            if not lines and time.monotonic() - shown_at > SILENCE_SECONDS:
+                lines = ["..."]
+            for line in lines:
+                display.display(f"  {line}")
+                shown_at = time.monotonic()
+            self._stop_once(state)
+        return state
+
+    def _stop_once(self, state):
+        """One request only: a second signal would end the trainer before its checkpoint is written."""
+        if not self._stop_asked or self._stop_sent or len(state) != 2 or state[0] != "running":
             return
-        command = shlex.join(self._task.args["command"]).replace("'", "'\\''")
-        self._sh(START.format(command=command, log=LOG))
-        display.display(f"  starting; all that the trainer says is kept in {self._directory}/{LOG}")
+        self._stop_sent = "sent" in self._sh(f"kill -s TERM -- {state[1]} && echo sent")
+        if self._stop_sent:
+            display.display("  stopping: the trainer finishes its step and writes a checkpoint")
+
+    def _outcome(self, state, log_before):
+        report = self._report()
+        last_lines = self._sh(f"tail -c +{log_before + 1} trainer.log | tail -n {LAST_LINES}").splitlines()
+        message = failure(state, report, last_lines)
+        return {"failed": True, "msg": message} if message else {"report": report}
+
+    def _report(self):
+        try:
+            return json.loads(self._sh("cat report.json 2>/dev/null"))
+        except ValueError:
+            return {}
+
+    def _size(self, name):
+        return int(self._sh(f"cat {name} 2>/dev/null | wc -c"))
+
+    def _sh(self, command):
+        """Output of a command in the run's directory; nothing when that is not there."""
+        return self._low_level_execute_command(f"cd {shlex.quote(self._directory)} && {{ {command}\n}}")["stdout"]

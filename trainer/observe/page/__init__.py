@@ -1,6 +1,7 @@
 """The report as one HTML file that loads nothing: template, styles and scripts beside this module go into it."""
 
 import json
+import re
 import shlex
 import tomllib
 from pathlib import Path
@@ -13,6 +14,7 @@ from trainer.observe import words
 from trainer.observe.charts import charts
 from trainer.observe.confusion import confusion
 from trainer.observe.history import History, resumed_step
+from trainer.observe.marks import KINDS
 from trainer.run import Run
 
 _FOLDER = Path(__file__).parent
@@ -27,14 +29,15 @@ _SECTIONS = {
 def render(run: Run, history: History, samples: list[dict], summary: dict) -> str:
     """The page's text."""
     environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(_FOLDER), autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True,
-        lstrip_blocks=True,
-    )  # fmt: skip
+        loader=jinja2.FileSystemLoader(_FOLDER), autoescape=True, undefined=jinja2.StrictUndefined
+    )
+    environment.trim_blocks = environment.lstrip_blocks = True
     environment.filters |= {"percent": words.percent, "number": words.number, "duration": words.duration}
     drawn, matrix = charts(history, samples), confusion(history)
     return environment.get_template("report.html").render(
         summary=summary,
         state=words.STATES[summary["state"]],
+        state_reason=words.reason(summary["stop_reason"]) if summary["stop_reason"] else "",
         sections=_sections(drawn),
         confusion=matrix,
         story=_story(history),
@@ -56,12 +59,24 @@ def _raw(name: str) -> Markup:
 def _json(value) -> Markup:
     """JSON that cannot end the script element it stands in."""
     text = json.dumps(value, separators=(",", ":"), allow_nan=False)
-    return Markup(text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e"))
+    return Markup(text.replace("<", "\\u003c"))
 
 
 def _sections(drawn: list[dict]) -> dict[str, list[dict]]:
-    by_id = {chart["id"]: chart | {"text": words.describe(chart)} for chart in drawn}
+    by_id = {chart["id"]: chart | {"text": words.describe(chart), "legend": _legend(chart)} for chart in drawn}
     return {section: [by_id[name] for name in names if name in by_id] for section, names in _SECTIONS.items()}
+
+
+def _legend(chart: dict) -> list[dict]:
+    """{name, sign, colour} of each series and each kind of mark; the signs are drawn by report.css."""
+    series = [
+        {"name": line["name"], "sign": "area" if chart["stacked"] else line["style"], "colour": line["colour"]}
+        for line in chart["series"]
+    ]
+    kinds = {mark["kind"] for mark in chart["marks"]}
+    return series + [
+        {"name": words.MARKS[kind], "sign": kind, "colour": KINDS[kind]} for kind in KINDS if kind in kinds
+    ]
 
 
 def _story(history: History) -> list[dict]:
@@ -84,7 +99,7 @@ def _config(run: Run, history: History) -> dict[str, str]:
         values = tomllib.loads(run.config.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         values = history.start.get("config") or {}
-    return {key: value if isinstance(value, str) else json.dumps(value) for key, value in values.items()}
+    return {key: value if isinstance(value, str) else json.dumps(value, default=str) for key, value in values.items()}
 
 
 def _versions(history: History) -> dict[str, str]:
@@ -105,8 +120,6 @@ def _command(run: Run) -> str:
     """Shell lines that train the same configuration again, in a directory of its own beside this one."""
     directory = run.directory.resolve()
     again = directory.with_name(f"{directory.name}-again")
-    line = "run_directory = " + json.dumps(str(again))
-    return (
-        f"sed {shlex.quote(f's|^run_directory = .*|{line}|')} {shlex.quote(str(directory / 'config.toml'))} > again.toml\n"
-        "python -m trainer train --config again.toml"
-    )
+    line = re.sub(r"[\\&|]", r"\\\g<0>", "run_directory = " + json.dumps(str(again)))
+    script, config = (shlex.quote(text) for text in (f"s|^run_directory = .*|{line}|", str(directory / "config.toml")))
+    return f"sed {script} {config} > again.toml\npython -m trainer train --config again.toml"

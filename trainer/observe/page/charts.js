@@ -6,9 +6,9 @@
   const coarse = matchMedia("(pointer: coarse)").matches;
   const CONFIG = { displayModeBar: false, responsive: true, doubleClick: "reset" };
   const MARKS = {
-    checkpoint: { name: "checkpoint", symbol: "line-ns", y: 0.025, colour: "--grey" },
-    resume: { name: "resumed", symbol: "triangle-down", y: 0.97, colour: "--violet" },
-    stop: { name: "stopped", symbol: "square", y: 0.97, colour: "--text" },
+    checkpoint: { symbol: "line-ns", y: 0.025, colour: "--grey" },
+    resume: { symbol: "triangle-down", y: 0.97, colour: "--violet" },
+    stop: { symbol: "square", y: 0.97, colour: "--text" },
   };
 
   const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
@@ -25,7 +25,7 @@
 
   function layout(options) {
     return {
-      paper_bgcolor: "transparent", plot_bgcolor: "transparent", uirevision: "keep", dragmode: coarse ? false : "zoom",
+      paper_bgcolor: "transparent", plot_bgcolor: "transparent", uirevision: "keep", showlegend: false, dragmode: coarse ? false : "zoom",
       font: { family: colour("--font"), size: 12, color: colour("--quiet") }, margin: { l: 44, r: 10, t: 8, b: 40 },
       hoverlabel: { bgcolor: colour("--surface"), bordercolor: colour("--edge"), font: { color: colour("--text") } },
       ...options,
@@ -39,15 +39,15 @@
     return {
       x: series.x, y: series.y, name: plain(series.name), connectgaps: false, hovertemplate: "%{y:.4~g}",
       mode: points ? "lines+markers" : "lines", marker: { color: paint, size: series.x.length > 40 ? 4 : 7 },
-      line: { color: faint ? colour("--faint") : paint, width: stacked ? 0.5 : faint ? 1 : 2 },
+      line: { color: paint, width: stacked ? 0.5 : faint ? 1 : 2 },
       ...(stacked ? { stackgroup: "all", y: series.y.map((value) => value ?? 0), fillcolor: paint + (series.name === "idle" ? "22" : "bb") } : {}),
     };
   }
 
   function markTrace(kind, marks) {
-    const { name, symbol, y, colour: paint } = MARKS[kind];
+    const { symbol, y, colour: paint } = MARKS[kind];
     return {
-      x: marks.map((mark) => mark.x), y: marks.map(() => y), text: marks.map((mark) => plain(mark.label)), name,
+      x: marks.map((mark) => mark.x), y: marks.map(() => y), text: marks.map((mark) => plain(mark.label)),
       yaxis: "y2", mode: "markers", hovertemplate: "%{text}<extra></extra>", cliponaxis: false,
       marker: { symbol, size: 8, color: colour(paint), line: { color: colour(paint), width: 1 } },
     };
@@ -64,8 +64,7 @@
     const marks = kinds.filter(([, found]) => found.length).map(([kind, found]) => markTrace(kind, found));
     const range = chart.y_range || [null, null];
     Plotly.react(chart.id, [...chart.series.map((series) => line(series, chart.stacked)), ...marks], layout({
-      hovermode: "x unified", showlegend: chart.series.length + marks.length > 1,
-      legend: { orientation: "h", traceorder: "normal", x: 0, y: 1.02, yanchor: "bottom", font: { size: 12 } },
+      hovermode: "x unified",
       shapes: chart.marks.filter((mark) => mark.kind !== "checkpoint").map(rule),
       xaxis: axis(chart.x_title, { showgrid: false, rangemode: "nonnegative", ticks: "outside", tickcolor: colour("--edge"), hoverformat: ".4~g" }),
       yaxis: axis("", { range, autorangeoptions: range[1] === null ? { include: range[0] } : {} }),
