@@ -21,8 +21,8 @@ def build(**changes):
 def test_a_valid_file_becomes_a_frozen_object_with_absolute_paths(tmp_path):
     path = tmp_path / "trainer.toml"
     path.write_text(
-        'run_directory = "run/x"\ndata_train = "train.rec"\nnum_layers = 18\nnum_classes = 5\nepochs = 2\nbatch_size = 8\n'
-        "learning_rate = 0.1\nwarmup_epochs = 0\n"
+        'run_directory = "run/x"\ndata_train = "train.rec"\nnum_layers = 18\nnum_classes = 5\n'
+        "epochs = 2\nbatch_size = 8\nlearning_rate = 0.1\nwarmup_epochs = 0\n"
     )
     loaded = config_module.load(path)
     assert loaded.data_train == tmp_path / "train.rec"
@@ -41,7 +41,7 @@ def test_what_is_written_as_toml_reads_back_equal(tmp_path):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"batch_size": 0}, "batch_size must be the images of one step on all devices together, a whole number above 0, got 0"),
+        ({"batch_size": 0}, "batch_size must be the images of one step .*, a whole number above 0, got 0"),
         ({"batch_size": -3}, "batch_size must be .*, got -3"),
         ({"batch_size": "many"}, "batch_size must be .*, got 'many'"),
         ({"batch_size": 12.5}, "batch_size must be .*, got 12.5"),
@@ -57,15 +57,15 @@ def test_what_is_written_as_toml_reads_back_equal(tmp_path):
         ({"devices": ["tpu(0)"]}, r"devices must be a list like .*, got 'tpu\(0\)' at devices\[0\]"),
         ({"devices": ["cpu(0)", "cpu(0)"]}, "devices must be different devices of one kind"),
         ({"devices": ["cpu(0)", "gpu(0)"]}, "devices must be different devices of one kind"),
-        ({"devices": ["cpu(0)", "cpu(1)", "cpu(2)"]}, r"batch_size must be a multiple of the number of devices \(3\), got 256"),
+        ({"devices": ["cpu(0)", "cpu(1)", "cpu(2)"]}, r"batch_size must be a multiple of .* \(3\), got 256"),
         ({"precision": "float16"}, 'precision must be "float32" or "bfloat16" on CPU devices, got "float16"'),
         ({"kvstore": "nccl"}, 'kvstore must be "device" or "local" on CPU devices, got "nccl"'),
         ({"num_layers": 49}, "num_layers must be one of 18, 34, 50, 101, 152 for images of 224 px, got 49"),
-        ({"num_layers": 50, "image_shape": [3, 28, 28]}, "num_layers must be one of 8, 20, 56, 110 for images of 28 px, got 50"),
+        ({"num_layers": 50, "image_shape": [3, 28, 28]}, "num_layers must be one of 8, 20, .* of 28 px, got 50"),
         ({"num_layers": None}, "num_layers must be one of .*, got nothing"),
         ({"network": "vgg11"}, 'num_layers must be left out for network "vgg11", got 50'),
-        ({"learning_rate": 0.1}, "base_learning_rate must be given, or learning_rate, and not both, got base_learning_rate and"),
-        ({"base_learning_rate": None}, "base_learning_rate must be given, or learning_rate, and not both, got neither"),
+        ({"learning_rate": 0.1}, "base_learning_rate must be .* and not both, got base_learning_rate and"),
+        ({"base_learning_rate": None}, "base_learning_rate must be .* and not both, got neither"),
         ({"base_learning_rate": 0}, "base_learning_rate must be .* a number above 0, got 0"),
         ({"base_learning_rate": float("nan")}, "base_learning_rate must be .* a number above 0, got nan"),
         ({"warmup_epochs": 90}, r"warmup_epochs must be below epochs \(90\), got 90"),

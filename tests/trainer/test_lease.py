@@ -10,7 +10,12 @@ from trainer import lease
 from trainer.errors import ConfigError
 from trainer.run import Run
 
-HOLD = "import sys, trainer.lease as l, trainer.run as r, pathlib\nwith l.hold(r.Run(pathlib.Path(sys.argv[1]))):\n print('held', flush=True); sys.stdin.read()"
+HOLD = """
+import sys, trainer.lease, trainer.run, pathlib
+with trainer.lease.hold(trainer.run.Run(pathlib.Path(sys.argv[1]))):
+    print("held", flush=True)
+    sys.stdin.read()
+"""
 
 
 @pytest.fixture

@@ -14,7 +14,8 @@ EXAMPLES = 1000
 
 def recipe(**changes):
     values = {
-        "run_directory": "run", "data_train": "t.rec", "num_classes": 10, "num_layers": 18, "epochs": 10, "batch_size": 100,
+        "run_directory": "run", "data_train": "t.rec", "num_classes": 10, "num_layers": 18,
+        "epochs": 10, "batch_size": 100,
         "base_learning_rate": 0.256, "warmup_epochs": 2,
     } | changes
     return build({key: value for key, value in values.items() if value is not None}, source="test", folder=Path("/"))

@@ -59,7 +59,8 @@ def train(
     """
     options = {key: value for key, value in locals().items() if key not in _OWN_OPTIONS}
     if check is not None:
-        load(check)
+        checked = load(check)
+        _finished(Run(checked.run_directory), checked)
         print(f"{check}: valid")
         return
     loaded = _load(config, run, options)

@@ -1,1 +1,7 @@
 """The network and its training. With `trainer.data`, the only place that imports MXNet."""
+
+import numpy
+
+# Python 3.12 has no numpy older than 1.26, which lacks this name; MXNet 1.9.1 asks for it when it is imported.
+if not hasattr(numpy, "bool"):
+    numpy.bool = bool

@@ -26,7 +26,10 @@ REPORT_SECONDS = 2.0
 
 @dataclass
 class Loop:
-    """Everything that a run in progress holds. `report(kind, **fields)` receives its events, `stop` its stop request."""
+    """Everything that a run in progress holds.
+
+    `report(kind, **fields)` receives its events, `stop` becomes true when somebody asks it to stop.
+    """
 
     config: Config
     run: Run
