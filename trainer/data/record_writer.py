@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 from trainer.data.framing import (
@@ -18,6 +19,8 @@ from trainer.data.framing import (
 )
 from trainer.data.records import index_path
 
+_CHUNK_BYTES = 1 << 20
+
 
 class RecordWriter:
     """Writes records under temporary names; `publish` gives both files their final names.
@@ -27,34 +30,25 @@ class RecordWriter:
 
     def __init__(self, rec_path: Path):
         self._names = {partial_name(path): path for path in (rec_path, index_path(rec_path))}
-        rec, idx = self._names
-        self._rec = open(rec, "wb", buffering=1 << 20)  # noqa: SIM115 (closed by publish and __exit__)
-        self._idx = open(idx, "wb", buffering=1 << 20)  # noqa: SIM115
-        self._rec_hash, self._idx_hash = hashlib.sha256(), hashlib.sha256()
+        self._rec, self._idx = (_HashedFile(partial) for partial in self._names)
         self.bytes = 0
         self.records = 0
 
     def write(self, key: int, label: float, picture: bytes) -> None:
         """Appends one picture with one label; its key goes into the index and the record's id."""
-        line = b"%d\t%d\n" % (key, self.bytes)
-        self._idx.write(line)
-        self._idx_hash.update(line)
-        for piece in frame(IMAGE_HEADER.pack(0, label, key, 0) + picture):
-            self._rec.write(piece)
-            self._rec_hash.update(piece)
-            self.bytes += len(piece)
+        self._idx.write([b"%d\t%d\n" % (key, self.bytes)])
+        self.bytes += self._rec.write(frame(IMAGE_HEADER.pack(0, label, key, 0) + picture))
         self.records += 1
 
     @property
     def digests(self) -> dict[str, str]:
-        return {"rec_sha256": self._rec_hash.hexdigest(), "idx_sha256": self._idx_hash.hexdigest()}
+        """After `publish`."""
+        return {"rec_sha256": self._rec.digest(), "idx_sha256": self._idx.digest()}
 
     def publish(self) -> None:
         """Puts both files on the disk, then under their final names."""
-        for file in (self._rec, self._idx):
-            file.flush()
-            os.fsync(file.fileno())
-            file.close()
+        self._rec.finish()
+        self._idx.finish()
         for partial, final in self._names.items():
             os.replace(partial, final)
 
@@ -62,10 +56,54 @@ class RecordWriter:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for file in (self._rec, self._idx):
-            file.close()
+        self._rec.close()
+        self._idx.close()
         for partial in self._names:
             partial.unlink(missing_ok=True)
+
+
+class _HashedFile:
+    """A file in the writing and its SHA-256, which a thread computes while the next megabyte is gathered."""
+
+    def __init__(self, path: Path):
+        self._file = open(path, "wb", buffering=0)  # noqa: SIM115 (closed by close)
+        self._sha256 = hashlib.sha256()
+        self._pieces: list[bytes] = []
+        self._gathered = 0
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="sha256")
+        self._hashed: Future | None = None
+
+    def write(self, pieces: list[bytes]) -> int:
+        size = sum(map(len, pieces))
+        self._pieces += pieces
+        self._gathered += size
+        if self._gathered >= _CHUNK_BYTES:
+            self._flush()
+        return size
+
+    def finish(self) -> None:
+        self._flush()
+        self._wait()
+        os.fsync(self._file.fileno())
+
+    def close(self) -> None:
+        self._thread.shutdown()
+        self._file.close()
+
+    def digest(self) -> str:
+        return self._sha256.hexdigest()
+
+    def _flush(self) -> None:
+        chunk = memoryview(b"".join(self._pieces))
+        self._pieces, self._gathered = [], 0
+        self._wait()
+        self._hashed = self._thread.submit(self._sha256.update, chunk)
+        while chunk:
+            chunk = chunk[self._file.write(chunk) :]
+
+    def _wait(self) -> None:
+        if self._hashed is not None:
+            self._hashed.result()
 
 
 def partial_name(path: Path) -> Path:
