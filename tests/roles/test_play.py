@@ -46,6 +46,7 @@ def test_the_configuration_holds_what_was_asked_for_and_what_the_data_says(finis
     folder, _, _ = finished_run
     path = folder / "run/colours/config.toml"
     values = tomllib.loads(path.read_text())
+    assert (values["epochs"], values["batch_size"], values["num_classes"]) == (1, 12, 3)
     assert values["data_train"].startswith(f"{folder}/data/colours-")
     assert "mean" not in values
     assert load(path).run_directory == folder / "run/colours"
@@ -81,6 +82,7 @@ def test_paths_start_where_the_command_was_typed(finished_run):
     data = next((folder / "data").glob("colours-*"))
     (folder / "own").symlink_to(data)
     arguments = ["trainer_data_train=own/train.rec", "trainer_data_val=own/val.rec", "trainer_num_classes=3",
+                 "trainer_epochs=1", "trainer_warmup_epochs=0", "trainer_run_name=records"]
     command = play_command(folder, *(part for value in arguments for part in ("-e", value)))
     done = subprocess.run(command, cwd=folder, env=environment(), capture_output=True, text=True)
     assert done.returncode == 0, done.stdout
