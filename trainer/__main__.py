@@ -1,6 +1,7 @@
 """`python -m trainer COMMAND`: wires the commands and turns errors into exit codes."""
 
 import sys
+import traceback
 from typing import Annotated
 
 import typer
@@ -45,9 +46,10 @@ def main() -> int:
     except TrainerError as error:
         return _fail(error)
     except OSError as error:
-        if error.filename is None:
-            raise
-        return _fail(DiskError(f"{error.filename}: {error.strerror}"))
+        return _fail(DiskError(f"{error.filename or 'the disk'}: {error.strerror}"))
+    except Exception:
+        traceback.print_exc()
+        return TrainerError.exit_code
     return 0
 
 

@@ -16,8 +16,9 @@ from trainer.config_rules import broken_rules
 from trainer.errors import ConfigError
 
 Positive = Annotated[int, Field(gt=0, strict=True)]
-Share = Annotated[float, Field(ge=0, lt=1)]
-Channels = tuple[float, float, float]
+Number = Annotated[float, Field(strict=True)]
+Share = Annotated[Number, Field(ge=0, lt=1)]
+Channels = tuple[Number, Number, Number]
 
 # The ImageNet statistics of MXNet's own recipe (example/image-classification/common/data.py), in 0-255 units.
 IMAGENET_MEAN = (123.68, 116.779, 103.939)
@@ -49,7 +50,7 @@ class Config(BaseModel):
         "imagenet",
     )
     mean: Channels = _key("three numbers (red, green, blue; 0-255)", IMAGENET_MEAN)
-    std: tuple[Annotated[float, Field(gt=0)], ...] = _key(
+    std: tuple[Annotated[Number, Field(gt=0)], ...] = _key(
         "three numbers above 0 (red, green, blue; 0-255)", IMAGENET_STD, min_length=3, max_length=3
     )
 
@@ -67,29 +68,29 @@ class Config(BaseModel):
     precision: Literal["float32", "float16", "bfloat16"] = _key('"float32", "float16" or "bfloat16"', "float32")
 
     # Recipe
-    epochs: float = _key("a number above 0", gt=0)
+    epochs: Number = _key("a number above 0", gt=0)
     batch_size: Positive = _key("the images of one step on all devices together, a whole number above 0")
-    base_learning_rate: float | None = _key("the learning rate for a batch of 256, a number above 0", None, gt=0)
-    learning_rate: float | None = _key("the literal learning rate, a number above 0", None, gt=0)
-    warmup_epochs: float = _key("a number of 0 or more", 5.0, ge=0)
+    base_learning_rate: Number | None = _key("the learning rate for a batch of 256, a number above 0", None, gt=0)
+    learning_rate: Number | None = _key("the literal learning rate, a number above 0", None, gt=0)
+    warmup_epochs: Number = _key("a number of 0 or more", 5.0, ge=0)
     schedule: Literal["cosine", "steps"] = _key('"cosine" or "steps"', "cosine")
-    learning_rate_factor: float = _key("a number above 0, at most 1", 0.1, gt=0, le=1)
-    learning_rate_step_epochs: tuple[Annotated[float, Field(gt=0)], ...] = _key(
+    learning_rate_factor: Number = _key("a number above 0, at most 1", 0.1, gt=0, le=1)
+    learning_rate_step_epochs: tuple[Annotated[Number, Field(gt=0)], ...] = _key(
         "a list of epochs, each above 0", (30.0, 60.0, 80.0)
     )
     optimizer: Literal["nag", "sgd", "adam", "lars", "lamb", "rmsprop"] = _key(
         '"nag", "sgd", "adam", "lars", "lamb" or "rmsprop"', "nag"
     )
     momentum: Share = _key("a number of 0 or more, below 1", 0.9)
-    weight_decay: float = _key("a number of 0 or more", 1e-4, ge=0)
+    weight_decay: Number = _key("a number of 0 or more", 1e-4, ge=0)
     label_smoothing: Share = _key("a number of 0 or more, below 1", 0.1)
     top_k: Positive = _key("a whole number above 0", 5)
     seed: Annotated[int, Field(ge=0, lt=2**31, strict=True)] = _key("a whole number from 0 to 2147483647", 0)
 
     # Running
     display_steps: Positive | None = _key("the steps between two lines of progress (left out: every 2 s)", None)
-    checkpoint_interval_seconds: float = _key("a number above 0", 60.0, gt=0)
-    checkpoints_kept: Positive = _key("a whole number above 0", 2)
+    checkpoint_interval_seconds: Number = _key("a number above 0", 60.0, gt=0)
+    checkpoints_kept: Annotated[int, Field(gt=1, strict=True)] = _key("a whole number above 1", 2)
     model_prefix: Path | None = _key("where to write PREFIX-symbol.json and PREFIX-NNNN.params each epoch", None)
     load_epoch: Annotated[int, Field(ge=0, strict=True)] | None = _key(
         "the epoch whose PREFIX-NNNN.params to start from, a whole number", None

@@ -28,14 +28,24 @@ def hold(run: Run):
 
 def holder(run: Run) -> dict | None:
     """`{host, pid, started}` of the process that trains this run now; None when nobody does."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while _is_held(run):
+        found = _read(run.lease.read_text())
+        if found or time.monotonic() > deadline:
+            return found or None
+        time.sleep(0.01)  # the holder writes its name this very moment
+    return None
+
+
+def _is_held(run: Run) -> bool:
     try:
         with open(run.lease) as file:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except FileNotFoundError:
-        return None
+        return False
     except BlockingIOError:
-        return _read(run.lease.read_text())
-    return None
+        return True
+    return False
 
 
 def _lock(file, run: Run) -> None:
@@ -57,5 +67,5 @@ def _lock(file, run: Run) -> None:
 def _read(text: str) -> dict:
     try:
         return json.loads(text)
-    except ValueError:  # the holder writes it this very moment
+    except ValueError:
         return {}

@@ -44,6 +44,11 @@ class Run:
         return self.directory / "lease.json"
 
     @property
+    def stop_asked(self) -> Path:
+        """Names the process that was last asked to stop."""
+        return self.directory / "stop-asked"
+
+    @property
     def model_prefix(self) -> Path:
         """MXNet adds `-symbol.json` and `-0000.params` to it."""
         return self.directory / "model"

@@ -53,5 +53,5 @@ def test_each_library_has_its_room(module):
     assert not breaks(module, "pickle")
 
 
-def test_the_rules_see_an_import(tmp_path):
+def test_the_rules_see_an_import():
     assert "mxnet.nd" in imports(Path("learn/checkpoint.py"))

@@ -23,7 +23,7 @@ def summary(tmp_path, log):
 def test_a_finished_run(tmp_path):
     expected = {
         "run": "r", "version": "0.1.0", "state": "finished", "finished": True, "stop_reason": "finished", "top1": 0.75,
-        "top5": 1.0, "top_k": 5, "best_top1": 0.75, "loss": 1.0, "validation_loss": 0.5, "images_per_second": 40.0,
+        "top5": 1.0, "best_top1": 0.75, "loss": 1.0, "validation_loss": 0.5, "images_per_second": 40.0,
         "epochs": 2, "epochs_total": 2, "steps": 200, "steps_total": 200, "samples_seen": 6400, "wall_seconds": 200.0,
         "started": "1970-01-01T00:16:40+00:00", "ended": "1970-01-01T00:20:03+00:00", "resumes": 0, "checkpoints": 2,
         "bad_records": 0, "model": {},

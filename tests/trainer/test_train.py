@@ -14,6 +14,7 @@ import pytest
 import tomli_w
 from tiny_data import write_records
 
+from trainer.learn.checkpoint import read_state
 from trainer.observe import events
 from trainer.run import Run
 
@@ -79,6 +80,7 @@ def test_a_finished_run_is_not_trained_again(tiny_recipe):
     run = write_config(tiny_recipe, epochs=1)
     assert train(run).returncode == 0
     logged = run.events.read_bytes()
+    run.report_json.unlink()
     again = train(run)
     assert again.returncode == 0
     assert "top-1" in again.stdout
@@ -107,13 +109,15 @@ def test_a_stopped_run_continues_to_the_same_weights(tiny_recipe, tmp_path, devi
     assert_same_weights(straight, interrupted)
 
 
+def training(run: Run) -> subprocess.Popen:
+    return subprocess.Popen([*COMMAND, "train", "--config", str(run.config)], stderr=subprocess.PIPE, text=True)
+
+
 def stop_after_steps(run: Run, steps: int) -> None:
     """Starts training with a progress event a step, and asks it to stop by the command a user has."""
     text = run.config.read_text()
     run.config.write_text("display_steps = 1\n" + text.replace("display_steps = 1\n", ""))
-    with subprocess.Popen(
-        [*COMMAND, "train", "--config", str(run.config)], stderr=subprocess.PIPE, text=True
-    ) as process:
+    with training(run) as process:
         wait_until(lambda: any(event["step"] >= steps for event in of_kind(run, "step")), process)
         subprocess.run([*COMMAND, "stop", "--run", str(run.directory)], check=True, timeout=60)
         assert process.wait(timeout=60) == 0
@@ -130,9 +134,7 @@ def wait_until(condition, process: subprocess.Popen) -> None:
 
 def test_sigint_is_a_stop_request_too(tiny_recipe):
     run = write_config(tiny_recipe, epochs=200, display_steps=1)
-    with subprocess.Popen(
-        [*COMMAND, "train", "--config", str(run.config)], stderr=subprocess.PIPE, text=True
-    ) as process:
+    with training(run) as process:
         wait_until(lambda: of_kind(run, "step"), process)
         os.kill(process.pid, signal.SIGINT)
         assert process.wait(timeout=60) == 0
@@ -141,9 +143,7 @@ def test_sigint_is_a_stop_request_too(tiny_recipe):
 
 def test_a_killed_run_continues_from_its_last_checkpoint(tiny_recipe):
     run = write_config(tiny_recipe, epochs=200, display_steps=1, checkpoint_interval_seconds=0.3)
-    with subprocess.Popen(
-        [*COMMAND, "train", "--config", str(run.config)], stderr=subprocess.PIPE, text=True
-    ) as process:
+    with training(run) as process:
         wait_until(lambda: of_kind(run, "checkpoint"), process)
         process.kill()
     saved = max(event["step"] for event in of_kind(run, "checkpoint"))
@@ -170,12 +170,66 @@ def test_a_loss_that_turns_bad_stops_within_three_steps_and_keeps_the_good_check
     run = write_config(tiny_recipe, epochs=4, display_steps=1, checkpoint_interval_seconds=0.001)
     stop_after_steps(run, 5)
     kept = run.latest.read_text()
-    write_config(tiny_recipe, epochs=4, base_learning_rate=1e30, warmup_epochs=0, display_steps=1)
+    write_config(
+        tiny_recipe, epochs=4, base_learning_rate=1e30, warmup_epochs=0, checkpoint_interval_seconds=0.001,
+        checkpoints_kept=100,
+    )
     result = train(run)
     assert result.returncode == 70, result.stderr
     bad_step = int(re.search(r"the loss is \S+ at step (\d+)", result.stderr)[1])
     assert of_kind(run, "stop")[-1]["step"] - bad_step <= 3
-    assert run.latest.read_text() == kept
+    # Saved after the update that broke it, before its own loss was known: such a checkpoint must not be kept.
+    assert all(read_state(path)[0].step < bad_step for path in run.checkpoints.iterdir())
+    assert kept.strip() in {path.name for path in run.checkpoints.iterdir()}
+    assert read_state(run.checkpoints / run.latest.read_text().strip())[0].step < bad_step
+
+
+def test_outputs_that_are_no_numbers_are_no_hits():
+    from trainer.learn.validate import _Tally
+
+    tally = _Tally(num_classes=3, top_k=2)
+    tally.add(np.full((2, 3), np.nan, np.float32), np.array([0, 1]))
+    tally.add(np.array([[0, 1, 2], [1, 1, 1]], np.float32), np.array([2, 0]))
+    result = tally.result()
+    assert (result["top1"], result["top2"], result["top5"]) == (0.25, 0.25, 0.5)
+    assert np.isnan(result["loss"])
+
+
+def test_a_second_stop_waits_and_ends_nothing(tiny_recipe):
+    run = write_config(tiny_recipe, epochs=500, display_steps=1)
+    stop = [*COMMAND, "stop", "--run", str(run.directory)]
+    with training(run) as process:
+        wait_until(lambda: of_kind(run, "step"), process)
+        both = [subprocess.Popen(stop, stdout=subprocess.PIPE, text=True) for _ in range(2)]
+        assert process.wait(timeout=60) == 0
+        said = [one.communicate(timeout=60)[0] for one in both]
+    assert all("its checkpoint is on disk" in text or "is not being trained" in text for text in said)
+    assert of_kind(run, "checkpoint")[-1]["step"] == of_kind(run, "stop")[-1]["step"]
+
+
+def test_stop_tells_when_the_training_failed(tiny_recipe):
+    from trainer.commands.stop import _stopped_at
+    from trainer.errors import TrainerError
+
+    run = write_config(tiny_recipe)
+    report = events.event_writer(run.events)
+    report("start")
+    with pytest.raises(TrainerError, match="ended without a checkpoint"):
+        _stopped_at(run)
+    report("stop", reason="non_finite_loss", step=3)
+    with pytest.raises(TrainerError, match="ended with non finite loss"):
+        _stopped_at(run)
+    report("stop", reason="signal", step=4)
+    assert _stopped_at(run) == 4
+
+
+def test_training_without_data_is_refused_before_anything_exists(tmp_path):
+    result = subprocess.run(
+        [*COMMAND, "train", "--run", str(tmp_path / "run")], capture_output=True, text=True, check=False
+    )
+    assert result.returncode == 78
+    assert "--data-train must be the path of a .rec file" in result.stderr
+    assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.parametrize(
@@ -200,9 +254,7 @@ def test_bad_input_is_told_before_anything_starts(tiny_recipe, changes, code, me
 
 def test_two_trainers_never_share_a_run(tiny_recipe):
     run = write_config(tiny_recipe, epochs=500, display_steps=1)
-    with subprocess.Popen(
-        [*COMMAND, "train", "--config", str(run.config)], stderr=subprocess.PIPE, text=True
-    ) as process:
+    with training(run) as process:
         wait_until(lambda: of_kind(run, "step"), process)
         second = train(run)
         assert second.returncode == 78
@@ -248,7 +300,7 @@ def test_a_bad_record_in_training_is_replaced_and_told(tiny_recipe, tmp_path):
 
 
 @pytest.mark.parametrize("what", ["--test-io", "--benchmark"])
-def test_each_half_is_measured_alone(tiny_data, what, monkeypatch):
+def test_each_half_is_measured_alone(tiny_data, what):
     program = (
         "import trainer.learn.measure as m, trainer.__main__ as t, sys; m.MEASURE_SECONDS = 0.5; sys.exit(t.main())"
     )
@@ -273,9 +325,11 @@ def test_check_validates_a_file_and_starts_nothing(tiny_recipe):
     assert not run.events.exists()
 
 
-@pytest.mark.parametrize("precision", ["bfloat16"])
-def test_mixed_precision_learns_where_the_device_has_it(tiny_recipe, precision):
-    run = write_config(tiny_recipe, precision=precision, epochs=1)
-    result = train(run)
-    assert result.returncode == 0, result.stderr
-    assert np.isfinite(of_kind(run, "validation")[-1]["loss"])
+def test_mixed_precision_trains_where_the_device_has_it(tiny_recipe, tmp_path):
+    losses = {}
+    for precision in ("float32", "bfloat16"):
+        run = write_config(tiny_recipe, precision=precision, epochs=1, run_directory=str(tmp_path / precision))
+        assert train(run).returncode == 0
+        losses[precision] = of_kind(run, "validation")[-1]["loss"]
+    assert losses["bfloat16"] != losses["float32"]
+    assert losses["bfloat16"] == pytest.approx(losses["float32"], rel=0.1)

@@ -2,23 +2,16 @@
 
 import sys
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
+from trainer.observe.words import duration
+
 # A log gets a line of progress at least this often, while events come more often.
 LINE_SECONDS = 4.0
-
-
-def duration(seconds: float) -> str:
-    """`9 s`, `1 min 30 s`, `2 h 05 min`."""
-    seconds = round(seconds)
-    if seconds < 60:
-        return f"{seconds} s"
-    minutes, seconds = divmod(seconds, 60)
-    if minutes < 60:
-        return f"{minutes} min {seconds:02d} s"
-    return f"{minutes // 60} h {minutes % 60:02d} min"
 
 
 def describe(event: dict) -> str | None:
@@ -27,12 +20,17 @@ def describe(event: dict) -> str | None:
     return writer(event) if writer else None
 
 
-def console_reporter():
-    """`report(kind, **fields)` that shows what happens on standard error."""
-    return _bar_reporter() if sys.stderr.isatty() else _line_reporter()
+@contextmanager
+def console_reporter() -> Iterator[Callable[..., None]]:
+    """`report(kind, **fields)` that shows what happens on standard error, until the block ends."""
+    if not sys.stderr.isatty():
+        yield _line_reporter()
+        return
+    with Progress(BarColumn(), TextColumn("{task.description}"), console=Console(stderr=True)) as progress:
+        yield _bar_reporter(progress)
 
 
-def _line_reporter():
+def _line_reporter() -> Callable[..., None]:
     shown_at = -LINE_SECONDS
 
     def report(kind: str, **fields) -> None:
@@ -47,10 +45,8 @@ def _line_reporter():
     return report
 
 
-def _bar_reporter():
-    progress = Progress(BarColumn(), TextColumn("{task.description}"), console=Console(stderr=True))
+def _bar_reporter(progress: Progress) -> Callable[..., None]:
     task = progress.add_task("starting", total=None)
-    progress.start()
 
     def report(kind: str, **fields) -> None:
         line = describe({"kind": kind, **fields})
@@ -58,8 +54,6 @@ def _bar_reporter():
             progress.update(task, completed=fields["step"], total=fields["steps_total"], description=line)
         elif line:
             progress.console.print(line, highlight=False, markup=False)
-        if kind == "stop":
-            progress.stop()
 
     return report
 
@@ -90,9 +84,12 @@ def _step(event: dict) -> str:
 
 
 def _validation(event: dict) -> str:
+    accuracies = ", ".join(
+        f"top-{key[3:]} {event[key]:.4f}" for key in sorted(event) if key.startswith("top") and key[3:].isdigit()
+    )
     return (
-        f"validation after epoch {event['epoch']:g}: top-1 {event['top1']:.4f}, top-5 {event['top5']:.4f}, loss "
-        f"{event['loss']:.3f} on {event['records']:,} images in {duration(event['seconds'])}"
+        f"validation after epoch {event['epoch']:g}: {accuracies}, loss {event['loss']:.3f} on "
+        f"{event['records']:,} images in {duration(event['seconds'])}"
     )
 
 

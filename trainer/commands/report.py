@@ -11,7 +11,7 @@ from rich.text import Text
 
 from trainer.observe import words
 from trainer.observe.report import write_report
-from trainer.run import find
+from trainer.run import Run, find
 
 
 def report(
@@ -23,11 +23,15 @@ def report(
     Example: python -m trainer report --run fashion-mnist
     """
     found = find(run)
-    summary = write_report(found)
+    print_result(found, write_report(found), as_json)
+
+
+def print_result(run: Run, summary: dict, as_json: bool) -> None:
+    """What a run has come to, on standard output."""
     if as_json:
         print(json.dumps(summary, indent=2))
-        return
-    _print({**_headline(summary), "report": str(found.report_html)})
+    else:
+        _print({**_headline(summary), "report": str(run.report_html)})
 
 
 def _headline(summary: dict) -> dict[str, str]:
@@ -35,7 +39,7 @@ def _headline(summary: dict) -> dict[str, str]:
         "run": summary["run"],
         "state": words.STATES[summary["state"]][0],
         "top-1": words.percent(summary["top1"]),
-        f"top-{summary['top_k'] or 5}": words.percent(summary["top5"]),
+        "top-5": words.percent(summary["top5"]),
         "images/s": words.number(summary["images_per_second"]),
         "epochs": words.number(summary["epochs"]),
         "steps": f"{words.number(summary['steps'])} of {words.number(summary['steps_total'])}",

@@ -10,6 +10,7 @@ import typer
 
 from trainer import lease
 from trainer.errors import ConfigError, TrainerError
+from trainer.files import write_whole
 from trainer.observe import events
 from trainer.run import Run, find
 
@@ -24,18 +25,28 @@ def stop(
     """
     found = find(run)
     holder = lease.holder(found)
-    if holder is None:
+    if holder is None or not _ask(found, holder):
         print(f"{found.name} is not being trained.")
         return
-    _ask(found, holder)
     _wait(found, timeout_seconds)
-    print(f"{found.name} stopped at step {_last_step(found)}; its checkpoint is on disk.")
+    print(f"{found.name} stopped at step {_stopped_at(found):,}; its checkpoint is on disk.")
 
 
-def _ask(run: Run, holder: dict) -> None:
-    if holder.get("host") != socket.gethostname():
-        raise ConfigError(f"--run must be trained on this machine, got {run.name}, trained on {holder.get('host')}")
-    os.kill(holder["pid"], signal.SIGTERM)
+def _ask(run: Run, holder: dict) -> bool:
+    """One signal to each process, however often it is asked: the second would end it at once. False: it is gone."""
+    if holder["host"] != socket.gethostname():
+        raise ConfigError(f"--run must be trained on this machine, got {run.name}, trained on {holder['host']}")
+    asked = f"{holder['pid']} {holder['started']}\n"
+    if run.stop_asked.exists() and run.stop_asked.read_text() == asked:
+        return True
+    try:
+        os.kill(holder["pid"], signal.SIGTERM)
+    except ProcessLookupError:
+        return False
+    except PermissionError as error:
+        raise ConfigError(f"--run must be trained by this user, got {run.name}, process {holder['pid']}") from error
+    write_whole(run.stop_asked, asked)
+    return True
 
 
 def _wait(run: Run, timeout_seconds: float) -> None:
@@ -46,5 +57,13 @@ def _wait(run: Run, timeout_seconds: float) -> None:
         time.sleep(0.1)
 
 
-def _last_step(run: Run) -> int:
-    return max((event["step"] for event in events.read(run.events) if event.get("kind") == "checkpoint"), default=0)
+def _stopped_at(run: Run) -> int:
+    """The step of its checkpoint; TrainerError when the training ended otherwise than on request."""
+    last = None
+    for event in events.read(run.events):
+        last = event if event.get("kind") in ("start", "stop") else last
+    if last is None or last["kind"] == "start":
+        raise TrainerError(f"{run.name} ended without a checkpoint of its last step; `train` continues from the newest")
+    if last["reason"] not in ("signal", "finished"):
+        raise TrainerError(f"{run.name} ended with {last['reason'].replace('_', ' ')}; see its log")
+    return last["step"]

@@ -8,10 +8,11 @@ from typing import Annotated
 import typer
 
 from trainer import lease
-from trainer.commands import train_imagenet as seed
+from trainer.commands import train_imagenet
 from trainer.commands.console import console_reporter
+from trainer.commands.report import print_result
 from trainer.config import Config, build, load
-from trainer.errors import ConfigError
+from trainer.errors import ConfigError, TrainerError
 from trainer.observe import events
 from trainer.observe.monitor import spawn_monitor
 from trainer.observe.report import write_report
@@ -20,35 +21,36 @@ from trainer.spot.stop import stop_on_signals
 
 
 def train(
+    context: typer.Context,
     config: Annotated[Path | None, typer.Option(help="The configuration, a TOML file.")] = None,
     check: Annotated[Path | None, typer.Option(help="Only check this configuration.")] = None,
     run: Annotated[str | None, typer.Option(help="Name of the run, with train_imagenet.py's options.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
-    network: seed.Network = None,
-    num_layers: seed.NumLayers = None,
-    gpus: seed.Gpus = None,
-    data_train: seed.DataTrain = None,
-    data_val: seed.DataVal = None,
-    batch_size: seed.BatchSize = None,
-    data_nthreads: seed.DataThreads = None,
-    image_shape: seed.ImageShape = None,
-    num_classes: seed.NumClasses = None,
-    num_examples: seed.NumExamples = None,
-    num_epochs: seed.NumEpochs = None,
-    lr: seed.Lr = None,
-    lr_factor: seed.LrFactor = None,
-    lr_step_epochs: seed.LrStepEpochs = None,
-    optimizer: seed.Optimizer = None,
-    mom: seed.Mom = None,
-    wd: seed.Wd = None,
-    dtype: seed.Dtype = None,
-    kv_store: seed.KvStore = None,
-    model_prefix: seed.ModelPrefix = None,
-    load_epoch: seed.LoadEpoch = None,
-    disp_batches: seed.DispBatches = None,
-    top_k: seed.TopK = None,
-    test_io: seed.TestIo = 0,
-    benchmark: seed.Benchmark = 0,
+    network: train_imagenet.Network = None,
+    num_layers: train_imagenet.NumLayers = None,
+    gpus: train_imagenet.Gpus = None,
+    data_train: train_imagenet.DataTrain = None,
+    data_val: train_imagenet.DataVal = None,
+    batch_size: train_imagenet.BatchSize = None,
+    data_nthreads: train_imagenet.DataThreads = None,
+    image_shape: train_imagenet.ImageShape = None,
+    num_classes: train_imagenet.NumClasses = None,
+    num_examples: train_imagenet.NumExamples = None,
+    num_epochs: train_imagenet.NumEpochs = None,
+    lr: train_imagenet.Lr = None,
+    lr_factor: train_imagenet.LrFactor = None,
+    lr_step_epochs: train_imagenet.LrStepEpochs = None,
+    optimizer: train_imagenet.Optimizer = None,
+    mom: train_imagenet.Mom = None,
+    wd: train_imagenet.Wd = None,
+    dtype: train_imagenet.Dtype = None,
+    kv_store: train_imagenet.KvStore = None,
+    model_prefix: train_imagenet.ModelPrefix = None,
+    load_epoch: train_imagenet.LoadEpoch = None,
+    disp_batches: train_imagenet.DispBatches = None,
+    top_k: train_imagenet.TopK = None,
+    test_io: train_imagenet.TestIo = 0,
+    benchmark: train_imagenet.Benchmark = 0,
 ) -> None:
     """Train a network; a run that was stopped continues where it was.
 
@@ -57,13 +59,13 @@ def train(
     Example: python -m trainer train --network resnet --num-layers 50 --gpus 0,1,2,3 \\
                  --data-train train.rec --data-val val.rec --batch-size 512 --data-nthreads 32
     """
-    options = {key: value for key, value in locals().items() if key not in _OWN_OPTIONS}
     if check is not None:
         checked = load(check)
         _finished(Run(checked.run_directory), checked)
         print(f"{check}: valid")
         return
-    loaded = _load(config, run, options)
+    options = {key: value for key, value in context.params.items() if key not in _OWN_OPTIONS}
+    loaded = _load(config, run, options, needs_data=not benchmark)
     if test_io or benchmark:
         _measure(loaded, "input" if test_io else "network", as_json)
     else:
@@ -73,16 +75,17 @@ def train(
 _OWN_OPTIONS = ("config", "check", "run", "as_json", "test_io", "benchmark")
 
 
-def _load(path: Path | None, run: str | None, options: dict) -> Config:
+def _load(path: Path | None, run: str | None, options: dict, needs_data: bool) -> Config:
     given = [key for key, value in options.items() if value is not None]
     if path is not None:
         if given or run:
             names = ", ".join("--" + key.replace("_", "-") for key in [*given, *(["run"] if run else [])])
             raise ConfigError(f"command line: --config must stand without train_imagenet.py's options, got {names}")
         return load(path)
-    values = seed.config_values(options)
-    # Measuring the network alone needs no data; nothing opens this name.
-    values.setdefault("data_train", "synthetic.rec")
+    values = train_imagenet.config_values(options)
+    if needs_data and "data_train" not in values:
+        raise ConfigError("command line: --data-train must be the path of a .rec file (or give --config), got nothing")
+    values.setdefault("data_train", "synthetic.rec")  # the network alone is measured without data: nothing opens it
     values["run_directory"] = str(_run_directory(run, values))
     return build(values, source="command line", folder=Path.cwd())
 
@@ -114,7 +117,7 @@ def _train(config: Config, source: Path | None, as_json: bool) -> None:
         if not _finished(run, config):
             _keep_config(run, config, source)
             _train_held(run, config, stop)
-    _print_result(run, as_json)
+        print_result(run, write_report(run), as_json)
 
 
 def _train_held(run: Run, config: Config, stop) -> None:
@@ -122,13 +125,15 @@ def _train_held(run: Run, config: Config, stop) -> None:
 
     set_environment(config)
     spawn_monitor(run)
-    report = _both(events.event_writer(run.events), console_reporter())
+    log = events.event_writer(run.events)
     from trainer.learn.session import train as train_session
 
     try:
-        train_session(config, run, report, stop)
-    finally:
+        with console_reporter() as show:
+            train_session(config, run, _both(log, show), stop)
+    except TrainerError:
         write_report(run)
+        raise
 
 
 def _both(first, second):
@@ -146,7 +151,9 @@ def _finished(run: Run, config: Config) -> bool:
         return False
     before = next(event["config"] for event in reversed(log) if event.get("kind") == "start")
     now = config.model_dump(mode="json")
-    changed = [f"{key} = {now[key]!r} (was {before.get(key)!r})" for key in now if now[key] != before.get(key)]
+    changed = [
+        f"{key} = {now[key]!r} (was {before[key]!r})" for key in now if key in before and now[key] != before[key]
+    ]
     if changed:
         raise ConfigError(
             f"{run.directory}: the run is finished, so its configuration must stay as it is, got "
@@ -159,22 +166,3 @@ def _keep_config(run: Run, config: Config, source: Path | None) -> None:
     """The run directory explains itself: the configuration lies in it, with paths that hold from anywhere."""
     if source is None or source.resolve() != run.config.resolve():
         run.config.write_text(config.to_toml())
-
-
-def _print_result(run: Run, as_json: bool) -> None:
-    if as_json:
-        sys.stdout.write(run.report_json.read_text())
-        return
-    result = json.loads(run.report_json.read_text())
-    print(result_lines(run, result))
-
-
-def result_lines(run: Run, result: dict) -> str:
-    """What a person wants to know at the end."""
-    lines = [f"run {run.name}: {'finished' if result['finished'] else 'stopped'} at step {result['steps']:,}"]
-    if result["top1"] is not None:
-        lines.append(f"top-1 {result['top1']:.4f}, top-5 {result['top5']:.4f}")
-    if result["images_per_second"] is not None:
-        lines.append(f"{result['images_per_second']:,.0f} images/s in training")
-    lines.append(f"report: {run.report_html}")
-    return "\n".join(lines)

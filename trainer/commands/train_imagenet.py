@@ -61,7 +61,7 @@ def config_values(options: dict) -> dict:
     given = {key: value for key, value in options.items() if value is not None}
     values = dict(_DEFAULTS)
     values |= {key: _plain(given[option]) for option, key in SAME_MEANING.items() if option in given}
-    if "gpus" in given:
+    if given.get("gpus"):
         values["devices"] = [f"gpu({number})" for number in _numbers(given["gpus"], "--gpus")]
     if "image_shape" in given:
         values["image_shape"] = _numbers(given["image_shape"], "--image-shape")

@@ -12,7 +12,7 @@ _SAMPLED_RECORDS = 10_000
 
 
 def check_labels(records: RecordFile, label_width: int, num_classes: int) -> None:
-    """DataError unless every record looked at has `label_width` labels, each a class number below `num_classes`.
+    """DataError unless every record looked at has `label_width` labels, the first a class number below `num_classes`.
 
     Damaged records are passed over: the loader deals with them.
     """
@@ -27,7 +27,7 @@ def check_labels(records: RecordFile, label_width: int, num_classes: int) -> Non
                 f"{_place(records, i)} holds {len(labels)} labels, but label_width is {label_width}: "
                 "pack the file again or change label_width"
             )
-        if not _are_classes(labels, num_classes):
+        if not _is_class(labels[0], num_classes):
             raise DataError(
                 f"{_place(records, i)} has label {_plain(labels)}, but num_classes is {num_classes}: "
                 f"labels must be whole numbers from 0 to {num_classes - 1}"
@@ -44,8 +44,8 @@ def label_width(records: RecordFile) -> int:
     raise DataError(f"{records.path}: none of its {len(records)} records is whole")
 
 
-def _are_classes(labels: np.ndarray, num_classes: int) -> bool:
-    return all(0 <= label < num_classes and label == int(label) for label in labels.tolist())
+def _is_class(label: float, num_classes: int) -> bool:
+    return bool(0 <= label < num_classes) and label == int(label)
 
 
 def _plain(labels: np.ndarray) -> str:

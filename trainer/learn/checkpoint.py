@@ -12,7 +12,6 @@ A directory gets its name when everything in it is on disk. Nothing is a pickle.
 
 import hashlib
 import json
-import os
 import shutil
 import time
 from dataclasses import asdict, dataclass
@@ -22,10 +21,13 @@ from mxnet import nd
 
 from trainer import __version__
 from trainer.config import Config
-from trainer.errors import DataError, DiskError
+from trainer.errors import DiskError
+from trainer.files import sync, write_whole
 from trainer.learn.optimizer import load_state_arrays, state_arrays
 from trainer.learn.parameters import wait_for_statistics, write_arrays
 from trainer.run import Run
+
+_UNFINISHED = ".unfinished"
 
 
 @dataclass
@@ -48,21 +50,14 @@ def save(run: Run, config: Config, progress: Progress, network, trainer) -> dict
     """
     started = time.monotonic()
     final = run.checkpoints / f"{progress.step:08d}-{progress.validated_epochs}"
-    unfinished = run.checkpoints / f"{final.name}.unfinished"
     try:
-        _clear(unfinished)
-        unfinished.mkdir(parents=True)
-        _write_arrays(unfinished, network, trainer)
-        _write_json(unfinished / "state.json", _state(config, progress))
-        _write_json(unfinished / "checksums.json", _checksums(unfinished))
-        _sync_directory(unfinished)
-        _clear(final)
-        unfinished.rename(final)
-        _sync_directory(run.checkpoints)
-        _point_latest(run, final.name)
+        if not final.exists() or _damage(final):
+            _remove_unfinished(run)
+            _write_checkpoint(final, config, progress, network, trainer)
+        write_whole(run.latest, final.name + "\n")
         _remove_old(run, config.checkpoints_kept)
     except (OSError, DiskError) as error:
-        _clear(unfinished)
+        _remove_unfinished(run)
         raise DiskError(f"{final}: the checkpoint could not be written: {error}") from error
     size = sum(path.stat().st_size for path in final.iterdir())
     return {
@@ -72,10 +67,19 @@ def save(run: Run, config: Config, progress: Progress, network, trainer) -> dict
 
 def newest(run: Run) -> Path | None:
     """The newest complete checkpoint: LATEST's, or the one with the most steps among those that are whole."""
-    for path in _candidates(run):
-        if not _damage(path):
-            return path
-    return None
+    return next(iter(_whole(run)), None)
+
+
+def forget_from(run: Run, step: int) -> None:
+    """Removes the checkpoints of `step` and later: their weights turned out to give a loss that is no number."""
+    for path in _whole(run):
+        if read_state(path)[0].step >= step:
+            shutil.rmtree(path)
+    kept = newest(run)
+    if kept is None:
+        run.latest.unlink(missing_ok=True)
+    else:
+        write_whole(run.latest, kept.name + "\n")
 
 
 def read_state(path: Path) -> tuple[Progress, dict]:
@@ -85,10 +89,7 @@ def read_state(path: Path) -> tuple[Progress, dict]:
 
 
 def load(path: Path, network, trainer) -> Progress:
-    """Restores weights, each device's statistics and the optimizer; DataError when the checkpoint is damaged."""
-    damage = _damage(path)
-    if damage:
-        raise DataError(f"{path}: {damage}")
+    """Restores weights, each device's statistics and the optimizer from a checkpoint that `newest` found whole."""
     progress, _ = read_state(path)
     contexts = trainer._contexts
     network.load_parameters(str(path / "weights.params"), ctx=contexts)
@@ -96,6 +97,23 @@ def load(path: Path, network, trainer) -> Progress:
     load_state_arrays(trainer, nd.load(str(path / "optimizer.params")), progress.step)
     wait_for_statistics()
     return progress
+
+
+def _write_checkpoint(final: Path, config: Config, progress: Progress, network, trainer) -> None:
+    unfinished = final.with_name(final.name + _UNFINISHED)
+    unfinished.mkdir(parents=True)
+    _write_arrays(unfinished, network, trainer)
+    write_whole(unfinished / "state.json", json.dumps(_state(config, progress), indent=1))
+    write_whole(unfinished / "checksums.json", json.dumps(_checksums(unfinished), indent=1))
+    if final.exists():  # damaged
+        shutil.rmtree(final)
+    unfinished.rename(final)
+    sync(final.parent)
+
+
+def _remove_unfinished(run: Run) -> None:
+    for path in run.checkpoints.glob("*" + _UNFINISHED):
+        shutil.rmtree(path)
 
 
 def _state(config: Config, progress: Progress) -> dict:
@@ -111,8 +129,7 @@ def _write_arrays(directory: Path, network, trainer) -> None:
     write_arrays(directory / "optimizer.params", state_arrays(trainer))
     write_arrays(directory / "statistics.params", _statistics(network))
     for path in directory.iterdir():
-        with open(path, "rb") as file:
-            os.fsync(file.fileno())
+        sync(path)
 
 
 def _first_device(network) -> dict:
@@ -140,15 +157,10 @@ def _load_statistics(arrays: dict, network) -> None:
                     array[:] = arrays[f"{device}.{name}"].as_in_context(array.context)
 
 
-def _candidates(run: Run) -> list[Path]:
-    """LATEST's first, then the others by the step that stands in them."""
-    found = {}
-    for path in run.checkpoints.glob("*"):
-        try:
-            found[path] = read_state(path)[0].step
-        except (OSError, ValueError, KeyError, TypeError):
-            continue
-    ordered = sorted(found, key=found.get, reverse=True)
+def _whole(run: Run) -> list[Path]:
+    """The complete checkpoints: LATEST's first, then the others by the step that stands in them."""
+    steps = {path: read_state(path)[0].step for path in run.checkpoints.glob("*") if not _damage(path)}
+    ordered = sorted(steps, key=steps.get, reverse=True)
     try:
         latest = run.checkpoints / run.latest.read_text().strip()
     except OSError:
@@ -158,56 +170,26 @@ def _candidates(run: Run) -> list[Path]:
 
 def _damage(path: Path) -> str | None:
     """What is wrong with a checkpoint, in words; None when it is whole."""
-    if path.name.endswith(".unfinished"):
+    if path.name.endswith(_UNFINISHED):
         return "its writing did not finish"
     try:
-        expected = json.loads((path / "checksums.json").read_text())
-        if _checksums(path) != expected:
+        if _checksums(path) != json.loads((path / "checksums.json").read_text()):
             return "its files are not the ones that were written: the checksums differ"
-    except (OSError, ValueError) as error:
+        read_state(path)
+    except (OSError, ValueError, KeyError, TypeError) as error:
         return f"it is not complete: {error}"
     return None
 
 
 def _checksums(directory: Path) -> dict[str, str]:
-    return {
-        path.name: hashlib.sha256(path.read_bytes()).hexdigest()
-        for path in sorted(directory.iterdir())
-        if path.name != "checksums.json"
-    }
+    return {path.name: _sha256(path) for path in sorted(directory.iterdir()) if path.name != "checksums.json"}
 
 
-def _point_latest(run: Run, name: str) -> None:
-    temporary = run.latest.with_suffix(".unfinished")
-    _write(temporary, name + "\n")
-    temporary.rename(run.latest)
-    _sync_directory(run.directory)
+def _sha256(path: Path) -> str:
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _remove_old(run: Run, keep: int) -> None:
-    for path in _candidates(run)[keep:]:
+    for path in _whole(run)[keep:]:
         shutil.rmtree(path)
-
-
-def _write_json(path: Path, value) -> None:
-    _write(path, json.dumps(value, indent=1))
-
-
-def _write(path: Path, text: str) -> None:
-    with open(path, "w") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-
-
-def _sync_directory(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def _clear(directory: Path) -> None:
-    if directory.exists():
-        shutil.rmtree(directory)

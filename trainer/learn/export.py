@@ -1,7 +1,6 @@
 """The trained model as files that plain MXNet loads: PREFIX-symbol.json and PREFIX-NNNN.params, and its card."""
 
 import json
-import os
 from pathlib import Path
 
 import mxnet as mx
@@ -11,6 +10,7 @@ from trainer import __version__
 from trainer.config import Config, build
 from trainer.data.augment import validation_enlargement
 from trainer.errors import ConfigError, DataError
+from trainer.files import draft_of, write_whole
 from trainer.learn import checkpoint
 from trainer.learn.model import build_network, initialise_network
 from trainer.learn.optimizer import make_trainer
@@ -33,7 +33,7 @@ def export_model(
     """
     paths = write_symbol_and_params(network, run.model_prefix, 0)
     card = _card(config) | {"classes": classes, "top1": top1, "epoch": config.epochs if epoch is None else epoch}
-    _write(run.model_card, json.dumps(card, indent=1, ensure_ascii=False) + "\n")
+    write_whole(run.model_card, json.dumps(card, indent=1, ensure_ascii=False) + "\n")
     return [*paths, run.model_card]
 
 
@@ -96,10 +96,9 @@ def write_symbol_and_params(network: HybridBlock, prefix: Path, epoch: int) -> l
     symbol = network(mx.sym.var("data"))
     prefix.parent.mkdir(parents=True, exist_ok=True)
     symbol_path, params_path = model_paths(prefix, epoch)
-    unfinished = params_path.with_name(f"{params_path.name}.unfinished")
-    write_arrays(unfinished, _arrays(network, symbol))
-    _rename(unfinished, params_path)
-    _write(symbol_path, symbol.tojson(remove_amp_cast=True))
+    with draft_of(params_path) as draft:
+        write_arrays(draft, _arrays(network, symbol))
+    write_whole(symbol_path, symbol.tojson(remove_amp_cast=True))
     return [symbol_path, params_path]
 
 
@@ -129,16 +128,3 @@ def _resize(image_shape: tuple[int, int, int]) -> str:
         f"scale to cover {round(height * enlargement)} x {round(width * enlargement)} (height x width), keeping the "
         f"aspect ratio; cut {height} x {width} from the centre; RGB 0-255, minus mean, divided by std; channels first"
     )
-
-
-def _write(path: Path, text: str) -> None:
-    unfinished = path.with_name(f"{path.name}.unfinished")
-    unfinished.write_text(text, encoding="utf-8")
-    _rename(unfinished, path)
-
-
-def _rename(unfinished: Path, path: Path) -> None:
-    """Gives a file its name once it is on disk, so that a crash leaves the old one or the new one."""
-    with open(unfinished, "rb") as file:
-        os.fsync(file.fileno())
-    os.replace(unfinished, path)

@@ -74,7 +74,7 @@ class Loop:
     def times(self) -> dict:
         """Seconds over the whole run, earlier processes included."""
         return {
-            "train_seconds": round(self.before.train_seconds + self.speed.train_seconds, 3),
+            "train_seconds": round(self.before.train_seconds + self.speed.train_seconds(), 3),
             "wall_seconds": round(self.before.wall_seconds + time.monotonic() - self.started, 3),
         }
 
@@ -96,11 +96,16 @@ class Loop:
             step, rate, arrays = self.losses.popleft()
             self.loss = float(np.mean([array.asscalar() for array in arrays]))
             if not np.isfinite(self.loss):
-                raise NonFiniteLossError(
-                    f"the loss is {self.loss} at step {step} (learning rate {rate:.4g}, batch "
-                    f"{self.config.batch_size}, warm-up {self.config.warmup_epochs:g} epochs): lower the learning "
-                    f"rate or lengthen the warm-up; the last good checkpoint is kept"
-                )
+                self._give_up(f"loss is {self.loss} at step {step}", step, rate)
+
+    def _give_up(self, what: str, step: int, rate: float) -> None:
+        """The weights that gave such a loss may have been saved while their own losses were still good."""
+        checkpoint.forget_from(self.run, step)
+        raise NonFiniteLossError(
+            f"the {what} (learning rate {rate:.4g}, batch {self.config.batch_size}, warm-up "
+            f"{self.config.warmup_epochs:g} epochs): lower the learning rate or lengthen the warm-up; "
+            f"the last good checkpoint is kept"
+        )
 
     def _report_if_due(self) -> None:
         every = self.config.display_steps
@@ -143,6 +148,9 @@ class Loop:
             self._count_validation(result)
 
     def _count_validation(self, result: dict) -> None:
+        if not np.isfinite(result["loss"]):
+            what = f"validation loss is {result['loss']} after step {self.progress.step}"
+            self._give_up(what, self.progress.step, self.learning_rate or 0.0)
         self.progress.validated_epochs += 1
         self.progress.top1 = result["top1"]
         self.progress.best_top1 = max(result["top1"], self.progress.best_top1 or 0.0)

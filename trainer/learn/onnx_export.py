@@ -1,7 +1,6 @@
 """The exported model as ONNX, so that it outlives MXNet; checked against MXNet before it gets its name."""
 
 import json
-import os
 from pathlib import Path
 
 import mxnet as mx
@@ -11,6 +10,7 @@ import onnxruntime
 from mxnet.onnx import export_model as mxnet_to_onnx
 
 from trainer.errors import TrainerError
+from trainer.files import draft_of
 from trainer.learn.export import load_exported, model_paths, read_card
 from trainer.run import Run
 
@@ -28,11 +28,10 @@ def export_onnx(run: Run) -> Path:
     """
     card = read_card(run)
     path = run.model_prefix.with_suffix(".onnx")
-    unfinished = path.with_name(f"{path.name}.unfinished")
-    _convert(run, tuple(card["image_shape"]), unfinished)
-    onnx.save(_completed(onnx.load(unfinished), card), unfinished)
-    _verify(run, unfinished, card["image_shape"])
-    os.replace(unfinished, path)
+    with draft_of(path) as draft:
+        _convert(run, tuple(card["image_shape"]), draft)
+        onnx.save(_completed(onnx.load(draft), card), draft)
+        _verify(run, draft, card["image_shape"])
     return path
 
 

@@ -117,11 +117,11 @@ def _beginning(config: Config, loader: TrainLoader) -> Progress:
 def _changed_since(saved: Path, config: Config) -> dict:
     """`{key: [before, now]}` of the configuration; ConfigError when the checkpoint cannot serve the new one."""
     before, now = checkpoint.read_state(saved)[1]["config"], config.model_dump(mode="json")
-    changed = {key: [before.get(key), now[key]] for key in now if before.get(key) != now[key]}
+    changed = {key: [before[key], now[key]] for key in now if key in before and before[key] != now[key]}
     refused = [
         f"{key} must be {old!r} to continue {saved}, got {new!r}"
         for key, (old, new) in changed.items()
-        if key in _MUST_MATCH
+        if key in _MUST_MATCH or (key == "momentum" and bool(old) != bool(new))  # its state would appear or vanish
     ]
     if refused:
         raise ConfigError(*(f"configuration: {line}" for line in refused))

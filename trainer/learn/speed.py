@@ -7,17 +7,22 @@ class Speed:
     """A stopwatch that is paused while training does something else (validation, saving)."""
 
     def __init__(self):
-        self.train_seconds = 0.0
-        self._window_samples = 0
-        self._window_start = self._running_since = time.monotonic()
-        self._wait_seconds = 0.0
+        self._before_pause_seconds = 0.0
+        self._running_since: float | None = time.monotonic()
+        self._restart_window()
+
+    def train_seconds(self) -> float:
+        """All the time that was not paused."""
+        running = time.monotonic() - self._running_since if self._running_since is not None else 0.0
+        return self._before_pause_seconds + running
 
     def add(self, samples: int, wait_seconds: float) -> None:
         self._window_samples += samples
         self._wait_seconds += wait_seconds
 
     def pause(self) -> None:
-        self.train_seconds += time.monotonic() - self._running_since
+        self._before_pause_seconds = self.train_seconds()
+        self._running_since = None
 
     def resume(self) -> None:
         """The stretch starts afresh: its time would hold the pause."""

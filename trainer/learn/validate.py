@@ -79,9 +79,10 @@ class _Tally:
         # The rank counts equal outputs as better, so that a network that has gone constant scores nothing.
         rank = (outputs >= target[:, None]).sum(axis=1)
         self.records += len(labels)
-        self.top1 += int((rank <= 1).sum())
-        self.top5 += int((rank <= 5).sum())
-        self.top += int((rank <= self.top_k).sum())
+        # Outputs that are no numbers give no rank at all, and so no hit.
+        self.top1 += int((rank == 1).sum())
+        self.top5 += int(((rank >= 1) & (rank <= 5)).sum())
+        self.top += int(((rank >= 1) & (rank <= self.top_k)).sum())
         highest = outputs.max(axis=1)
         self.loss += float((highest + np.log(np.exp(outputs - highest[:, None]).sum(axis=1)) - target).sum())
         if self.confusion is not None:
@@ -90,7 +91,7 @@ class _Tally:
     def result(self) -> dict:
         shares = {"top1": self.top1, "top5": self.top5, f"top{self.top_k}": self.top}
         result = {key: round(count / self.records, 6) for key, count in shares.items()}
-        result |= {"records": self.records, "top_k": self.top_k, "loss": round(self.loss / self.records, 6)}
+        result |= {"records": self.records, "loss": round(self.loss / self.records, 6)}
         if self.confusion is not None:
             result["confusion"] = self.confusion.tolist()
         return result

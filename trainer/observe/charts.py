@@ -29,15 +29,14 @@ def _learning_charts(history: History) -> list[dict]:
     steps, validations = history.steps, history.validations
     epochs, validated = numbers(steps, "epoch"), numbers(validations, "epoch")
     rate = numbers(steps, "learning_rate")
-    top1, top_k = (scaled(numbers(validations, key), 100) for key in ("top1", "top5"))
-    top_k_name = f"top-{validations[-1].get('top_k', 5)}" if validations else "top-5"
+    top1, top5 = (scaled(numbers(validations, key), 100) for key in ("top1", "top5"))
     loss = [
         *_noisy(epochs, "training", "blue", numbers(steps, "loss")),
         _line(validated, "validation", "orange", numbers(validations, "loss"), "points"),
     ]
     accuracy = [
         _line(validated, "top-1", "blue", top1, "points"),
-        _line(validated, top_k_name, "orange", top_k, "points"),
+        _line(validated, "top-5", "orange", top5, "points"),
     ]
     moments = marks(history, lambda event, step: history.epoch_at(step))
     axis = {"x_title": "Epoch", "marks": _but_checkpoints(moments)}

@@ -10,6 +10,8 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from trainer.errors import DiskError
+
 
 class JsonLines:
     """Appends JSON objects to a file, each stamped with the time, each visible to readers at once."""
@@ -30,7 +32,11 @@ class JsonLines:
     def write(self, **fields) -> None:
         """One line. Numbers that are not finite become null: NaN is no JSON."""
         fields = {"t": round(time.time(), 3), **fields}
-        self._file.write(json.dumps(_finite(fields), separators=(",", ":")).encode() + b"\n")
+        line = json.dumps(_finite(fields), separators=(",", ":")).encode() + b"\n"
+        try:
+            self._file.write(line)
+        except OSError as error:
+            raise DiskError(f"{self._file.name}: cannot be written: {error.strerror}") from error
 
     def close(self) -> None:
         self._file.close()

@@ -23,7 +23,6 @@ def summarise(run: Run, history: History) -> dict:
         killed, or its host was lost), "not started".
     finished: whether it trained all its epochs. stop_reason: of the last start, None while running or when killed.
     top1, top5: accuracy in the last validation, 0-1. best_top1: the best of all validations in force.
-    top_k: the k of `top5`, 5 unless the config says otherwise.
     loss, validation_loss: the last ones.
     images_per_second: images of all training steps / seconds spent training, validation and saving excluded; from
         the last stop event, and while there is none from the steps: sum of images / sum of (images / their speed).
@@ -46,7 +45,6 @@ def summarise(run: Run, history: History) -> dict:
         "stop_reason": stop.get("reason"),
         "top1": last.get("top1"),
         "top5": last.get("top5"),
-        "top_k": last.get("top_k"),
         "best_top1": max(
             (event["top1"] for event in history.validations if is_number(event.get("top1"))), default=None
         ),
