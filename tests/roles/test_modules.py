@@ -1,36 +1,19 @@
 """The roles' own modules, each called as Ansible calls it."""
 
-import json
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from playing import ROLES, TOOLS, environment
-
-
-def call(module, role, arguments=None, check=False, **more):
-    """The result of a module on this machine."""
-    command = [
-        TOOLS / "ansible", "localhost", "-c", "local", "-m", module, "-a", json.dumps(arguments) if arguments else "",
-        "-e", f"ansible_python_interpreter={json.dumps(sys.executable)}", *(["--check"] if check else []),
-    ]
-    places = {
-        "ANSIBLE_LIBRARY": str(ROLES / role / "library"), "ANSIBLE_MODULE_UTILS": str(ROLES / role / "module_utils"),
-        "ANSIBLE_LOAD_CALLBACK_PLUGINS": "1", "ANSIBLE_STDOUT_CALLBACK": "ansible.builtin.oneline",
-    }
-    done = subprocess.run(command, env=environment(**places, **more), capture_output=True, text=True, check=False)
-    return json.loads(done.stdout[done.stdout.index("{"):])
+from playing import call, program
 
 
 @pytest.fixture
 def fake_apt(tmp_path):
     """PATH with an apt-get that knows no package."""
-    folder = tmp_path / "bin"
-    folder.mkdir()
-    (folder / "apt-get").write_text('#!/bin/sh\necho "E: Unable to locate package $3" >&2\nexit 100\n')
-    (folder / "apt-get").chmod(0o755)
-    return {"PATH": f"{folder}:{os.environ['PATH']}"}
+    program(tmp_path / "bin/apt-get", 'echo "E: Unable to locate package" >&2\nexit 100')
+    return {"PATH": f"{tmp_path}/bin:{os.environ['PATH']}"}
 
 
 def data_set(tmp_path):
@@ -62,6 +45,34 @@ def test_a_data_set_that_is_there_needs_no_apt(fake_apt, tmp_path):
     assert (result["changed"], result["path"]) == (False, str(unpacked))
 
 
+@pytest.fixture
+def ordinary_user(tmp_path):
+    """An environment in which nobody is root, apt-get downloads to where it is called and dpkg-deb unpacks."""
+    program(tmp_path / "bin/apt-get", f"""
+        echo "$*" >>{tmp_path}/apt-get.log
+        case $* in *download*) touch dataset.deb ;; *) exit 100 ;; esac""")
+    program(tmp_path / "bin/dpkg-deb", 'mkdir -p "$3/usr/share/datasets/none" && cp "$2" "$3/usr/share/datasets/none"')
+    (tmp_path / "python").mkdir()
+    (tmp_path / "python/sitecustomize.py").write_text("import os\nos.geteuid = lambda: 1000\n")
+    return {"PATH": f"{tmp_path}/bin:{os.environ['PATH']}", "PYTHONPATH": f"{tmp_path}/python"}
+
+
+def test_an_ordinary_user_gets_the_package_unpacked_below_the_directory(ordinary_user, tmp_path):
+    result = call("debian_dataset", "trainer", data_set(tmp_path), **ordinary_user)
+    assert (result["changed"], result["installed"]) == (True, False)
+    assert result["path"] == f"{tmp_path}/debian/usr/share/datasets/none"
+    assert os.listdir(result["path"]) == ["dataset.deb"]
+    assert os.listdir(tmp_path / "debian") == ["usr"]
+
+
+def test_apt_waits_for_locks_and_an_ordinary_user_s_touches_no_directory_of_the_system(ordinary_user, tmp_path):
+    call("debian_dataset", "trainer", data_set(tmp_path), **ordinary_user)
+    for line in (tmp_path / "apt-get.log").read_text().splitlines():
+        assert "DPkg::Lock::Timeout=300" in line
+        assert f"Dir::State::Lists={tmp_path}/debian/" in line
+        assert f"Dir::Cache={tmp_path}/debian/" in line
+
+
 def test_the_host_survey_finds_a_python():
     result = call("mxnet_host", "mxnet_runtime")
     assert subprocess.run([result["python"], "-c", "import venv, ensurepip"], check=False).returncode == 0
@@ -84,11 +95,56 @@ def test_what_cannot_be_installed_is_named(tmp_path):
     assert "no-such-package" in result["msg"]
 
 
-@pytest.mark.parametrize("python", [None, "#!/bin/sh\nexit 0\n", "#!/bin/sh\nexit 1\n"])
+@pytest.mark.parametrize("python", [None, "exit 0", "exit 1"])
 def test_a_half_made_or_broken_environment_is_noticed(tmp_path, python):
-    (tmp_path / "mxnet/bin").mkdir(parents=True)
+    (tmp_path / "mxnet").mkdir()
+    (tmp_path / "mxnet/pyvenv.cfg").touch()
     (tmp_path / "mxnet/.complete").write_text("made from something else")
     if python:
-        (tmp_path / "mxnet/bin/python").write_text(python)
-        (tmp_path / "mxnet/bin/python").chmod(0o755)
+        program(tmp_path / "mxnet/bin/python", python)
     assert call("mxnet_venv", "mxnet_runtime", environment_arguments(tmp_path / "mxnet"), check=True)["changed"]
+
+
+@pytest.fixture
+def fake_python(tmp_path):
+    """`fake_python(name)`: a Python whose environments take a second to make and compute whatever they are asked."""
+    script = f'echo "$0" >>{tmp_path}/made; sleep 1; mkdir -p "$3/bin"; cp /bin/true "$3/bin/python"'
+    return lambda name: str(program(tmp_path / name, script))
+
+
+def venv_arguments(tmp_path, python):
+    return environment_arguments(tmp_path / "mxnet") | {"python": python}
+
+
+@pytest.mark.parametrize("check", [False, True])
+def test_a_directory_that_holds_something_else_is_left_alone(tmp_path, fake_python, check):
+    photos = tmp_path / "mxnet/photos/one.jpg"
+    photos.parent.mkdir(parents=True)
+    photos.touch()
+    result = call("mxnet_venv", "mxnet_runtime", venv_arguments(tmp_path, fake_python("python")), check=check)
+    assert f"Failed to make an environment in {tmp_path}/mxnet: all that is in it is removed" in result["msg"]
+    assert photos.exists()
+
+
+@pytest.mark.parametrize("left", [[], ["pyvenv.cfg", "lib/python3.11/old.py"]])
+def test_an_empty_directory_and_an_older_environment_become_one(tmp_path, fake_python, left):
+    (tmp_path / "mxnet").mkdir()
+    for name in left:
+        (tmp_path / "mxnet" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "mxnet" / name).touch()
+    assert call("mxnet_venv", "mxnet_runtime", venv_arguments(tmp_path, fake_python("python")))["changed"]
+    assert (tmp_path / "mxnet/.complete").exists()
+    assert not (tmp_path / "mxnet/lib").exists()
+
+
+def test_another_python_that_comes_first_in_path_is_no_reason_to_make_it_anew(tmp_path, fake_python):
+    assert call("mxnet_venv", "mxnet_runtime", venv_arguments(tmp_path, fake_python("one/python3")))["changed"]
+    assert not call("mxnet_venv", "mxnet_runtime", venv_arguments(tmp_path, fake_python("two/python3")))["changed"]
+
+
+def test_two_at_once_make_one_environment(tmp_path, fake_python):
+    arguments = venv_arguments(tmp_path, fake_python("python"))
+    with ThreadPoolExecutor() as threads:
+        both = [threads.submit(call, "mxnet_venv", "mxnet_runtime", arguments) for _ in range(2)]
+    assert sorted(one.result()["changed"] for one in both) == [False, True]
+    assert len((tmp_path / "made").read_text().splitlines()) == 1

@@ -80,19 +80,23 @@ def test_check_mode_on_a_fresh_machine_changes_nothing(play, pictures, tmp_path)
 def test_paths_start_where_the_command_was_typed(finished_run):
     folder, _, _ = finished_run
     data = next((folder / "data").glob("colours-*"))
-    (folder / "own").symlink_to(data)
-    arguments = ["trainer_data_train=own/train.rec", "trainer_data_val=own/val.rec", "trainer_num_classes=3",
+    (folder / "own-\N{OWL}").symlink_to(data)  # a character that TOML cannot have as JSON writes it
+    arguments = ["trainer_data_train=own-\N{OWL}/train.rec", "trainer_data_val=own-\N{OWL}/val.rec",
+                 "trainer_num_classes=3",
                  "trainer_epochs=1", "trainer_warmup_epochs=0", "trainer_run_name=records"]
     command = play_command(folder, *(part for value in arguments for part in ("-e", value)))
     done = subprocess.run(command, cwd=folder, env=environment(), capture_output=True, text=True)
     assert done.returncode == 0, done.stdout
     assert json.loads((folder / "run/records/report.json").read_text())["finished"]
+    values = tomllib.loads((folder / "run/records/config.toml").read_text())
+    assert values["data_train"] == f"{folder}/own-\N{OWL}/train.rec"
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (["trainer_dataset=nowhere"], "{folder}/nowhere"),
+        (["trainer_dataset=.", "trainer_python=/none"], "rc: 127"),
         (["trainer_dataset="], "trainer_dataset must be a folder"),
         (["trainer_data_val=val.rec"], "trainer_dataset must be a folder"),
         (["trainer_epoch=3"], "Unknown settings: trainer_epoch"),
@@ -128,12 +132,16 @@ def test_a_picture_that_cannot_be_read_is_named_and_the_rest_is_packed(play, pic
     assert "broken.jpg" in done.stdout
 
 
-def train_until(folder, arguments, text):
-    """Starts a play, sends its process group Ctrl-C twice at once when it prints `text`; its output and exit code."""
-    running = subprocess.Popen(
+def start_play(folder, arguments):
+    return subprocess.Popen(
         play_command(folder, *arguments), cwd=folder, env=environment(), stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True,
     )
+
+
+def train_until(folder, arguments, text):
+    """Starts a play, sends its process group Ctrl-C twice at once when it prints `text`; its output and exit code."""
+    running = start_play(folder, arguments)
     printed = ""
     for line in running.stdout:
         printed += line
@@ -157,3 +165,18 @@ def test_ctrl_c_leaves_a_checkpoint_and_the_same_command_continues(pictures, tmp
 
     printed, _ = train_until(tmp_path, arguments, f"continuing at step {step}")
     assert json.loads((run / "report.json").read_text())["steps"] >= step
+
+
+def test_a_second_play_finds_the_trainer_and_both_show_how_it_ends(pictures, tmp_path):
+    arguments = ["-e", f"trainer_dataset={pictures}", "-e", "trainer_epochs=5000", "-e", "trainer_batch_size=12"]
+    first = start_play(tmp_path, arguments)
+    assert any("training resnet8" in line for line in first.stdout)
+    printed, code = train_until(tmp_path, arguments, "validation after epoch")
+    assert "already training (process" in printed
+    first_printed, first_code = first.communicate(timeout=60)
+    assert code == first_code == 2
+    step = json.loads((tmp_path / "run/colours/report.json").read_text())["steps"]
+    for text in (printed, first_printed):
+        assert f"Stopped at step {step}; its checkpoint is on disk" in " ".join(text.split())
+    log = (tmp_path / "run/colours/trainer.log").read_text()
+    assert log.count("training resnet8") == 1

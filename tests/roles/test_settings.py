@@ -1,11 +1,12 @@
 """Argument specifications, defaults and the trainer's own configuration say the same."""
 
 import re
+import subprocess
 import sys
 
 import pytest
 import yaml
-from playing import PROJECT, ROLES
+from playing import PROJECT, ROLES, TOOLS, environment
 
 from trainer.config import Config
 
@@ -55,9 +56,9 @@ def test_readme_is_short(role):
 
 
 def test_every_key_of_the_configuration_is_a_setting():
-    keys = read("trainer", "vars/main.yml")["__trainer_config_keys"]
-    assert sorted(keys) == sorted(set(Config.model_fields) - FROM_DATA)
-    assert {f"trainer_{key}" for key in keys} <= set(options("trainer"))
+    own = set(read("trainer", "vars/main.yml")["__trainer_own_options"])
+    assert own <= set(options("trainer"))
+    assert set(options("trainer")) - own == {f"trainer_{key}" for key in set(Config.model_fields) - FROM_DATA}
 
 
 @pytest.mark.parametrize(
@@ -73,6 +74,40 @@ def test_every_key_of_the_configuration_is_a_setting():
 )
 def test_text_from_the_command_line_gets_its_type(given, typed):
     assert trainer_settings(given, options("trainer")) == typed
+
+
+@pytest.mark.parametrize(
+    ("given", "name"),
+    [
+        ("trainer_dataset=/photos", "photos"),
+        ("trainer_dataset=/photos/", "photos"),
+        ("trainer_dataset=.", "called from here"),
+        ("trainer_dataset=birds//", "birds"),
+        ("trainer_dataset=/photos/v1.5", "v1.5"),
+        ("trainer_dataset=fashion-mnist", "fashion-mnist"),
+        ("trainer_data_train=/packed/birds.rec", "birds"),
+        ("trainer_data_train=birds.rec/", "birds"),
+    ],
+)
+def test_a_run_is_called_as_the_data(tmp_path, given, name):
+    folder = tmp_path / "called from here"
+    folder.mkdir()
+    assert evaluate("{{ __trainer_name }}", given, folder) == name.replace(" ", "-")
+
+
+def test_a_folder_is_one_data_set_however_it_is_typed(tmp_path):
+    typed = ("trainer_dataset=photos", "trainer_dataset=./photos/", f"trainer_dataset={tmp_path}/photos")
+    assert {evaluate("{{ __trainer_dataset }}", given, tmp_path) for given in typed} == {f"{tmp_path}/photos"}
+
+
+def evaluate(expression, setting, folder):
+    """What an expression gives in the role, with one setting, when the command is called in that folder."""
+    command = [
+        TOOLS / "ansible", "localhost", "-m", "debug", "-a", f"msg='{expression}'", "-e", "trainer_data_train=",
+        "-e", f"@{ROLES}/trainer/vars/main.yml", "-e", setting,
+    ]
+    done = subprocess.run(command, cwd=folder, env=environment(), capture_output=True, text=True, check=True)
+    return yaml.safe_load(done.stdout.partition("=>")[2])["msg"]
 
 
 def pins(name="requirements.txt"):

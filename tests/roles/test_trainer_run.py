@@ -1,5 +1,7 @@
 """Pure parts of the action plugin: lines, offsets, states and what is said about them."""
 
+import json
+import os
 import subprocess
 import sys
 import time
@@ -7,10 +9,20 @@ import time
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from playing import ROLES
+from playing import ROLES, call
 
 sys.path.insert(0, str(ROLES / "trainer" / "action_plugins"))
-from trainer_run import EXIT_CODES, STATE, failure, start_command, whole_lines  # noqa: E402
+from trainer_run import (  # noqa: E402
+    EXIT_CODES,
+    FORGET_EXIT,
+    POLL_SECONDS,
+    SILENCE_SECONDS,
+    STATE,
+    failure,
+    filler,
+    start_command,
+    whole_lines,
+)
 
 
 @pytest.mark.parametrize(
@@ -45,6 +57,8 @@ def test_a_log_cut_anywhere_gives_the_same_lines(text, cut):
         (["ended", "66"], {"finished": True}, EXIT_CODES[66]),
         (["ended", "137"], {}, "it was killed"),
         (["gone"], {}, "without an exit code"),
+        (["gone"], {"finished": False, "steps": 12}, "without an exit code"),
+        (["gone"], {"finished": True}, None),
     ],
 )
 def test_failures_are_said_in_words(state, report, said):
@@ -54,6 +68,24 @@ def test_failures_are_said_in_words(state, report, said):
 
 def test_a_crash_shows_the_end_of_the_log():
     assert failure(["ended", "70"], {}, ["Traceback", "Boom"]).endswith("Traceback\nBoom")
+
+
+@pytest.mark.parametrize(
+    ("line_seconds", "shown_seconds", "shown"),
+    [
+        (1, 1, None),
+        (SILENCE_SECONDS, SILENCE_SECONDS, None),
+        (4.2, 4.2, "... (4 s since the last line)"),
+        (8.4, 4.2, "... (8 s since the last line)"),
+        (8.4, 1, None),
+    ],
+)
+def test_a_silence_is_filled_with_its_length(line_seconds, shown_seconds, shown):
+    assert filler(line_seconds, shown_seconds) == shown
+
+
+def test_something_is_shown_every_five_seconds_even_when_a_look_takes_half_a_second():
+    assert SILENCE_SECONDS + POLL_SECONDS + 0.5 <= 5
 
 
 def shell(folder, command):
@@ -82,15 +114,75 @@ def test_a_start_forgets_the_exit_code_before(tmp_path):
     assert wait_for_end(tmp_path) == ["ended", "143"]
 
 
-def test_the_lock_on_the_lease_tells_who_runs(tmp_path):
-    (tmp_path / "lease.json").write_text('{"host": "h", "pid": 4321, "started": 1.5}')
+def test_a_second_start_changes_nothing(tmp_path):
+    shell(tmp_path, start_command(["sleep", "60"]))
+    _, group = shell(tmp_path, STATE)
+    shell(tmp_path, start_command(["sh", "-c", "echo second"]))
+    assert shell(tmp_path, STATE) == ["running", group]
+    shell(tmp_path, f"kill -s TERM -- {group}")
+    assert wait_for_end(tmp_path) == ["ended", "143"]
+    assert "second" not in (tmp_path / "trainer.log").read_text()
+
+
+def test_a_process_that_has_got_the_number_of_a_trainer_that_is_gone_is_no_trainer(tmp_path):
+    (tmp_path / "trainer.lock").touch()
+    (tmp_path / "trainer.pid").write_text(f"{os.getpid()}\n")
     assert shell(tmp_path, STATE) == ["gone"]
-    holder = subprocess.Popen(["flock", "lease.json", "sleep", "60"], cwd=tmp_path, start_new_session=True)
-    try:
-        deadline = time.monotonic() + 30
-        while shell(tmp_path, STATE) == ["gone"] and time.monotonic() < deadline:
-            time.sleep(0.05)
-        assert shell(tmp_path, STATE) == ["running", "4321"]
-    finally:
-        subprocess.run(["kill", "--", f"-{holder.pid}"], check=True)
-        holder.wait()
+
+
+def test_an_exit_code_that_a_full_disk_swallowed_is_none(tmp_path):
+    (tmp_path / "trainer.exit").touch()
+    assert shell(tmp_path, STATE) == ["gone"]
+
+
+@pytest.fixture
+def started_by_hand(tmp_path):
+    """A run that another program trains for three seconds; the exit code is of a start before."""
+    (tmp_path / "lease.json").write_text('{"host": "h", "pid": 4321, "started": 1.5}')
+    (tmp_path / "trainer.exit").write_text("78\n")
+    holder = subprocess.Popen(
+        ["flock", "lease.json", "sh", "-c", "echo held; exec sleep 3"], cwd=tmp_path, stdout=subprocess.PIPE, text=True
+    )
+    assert holder.stdout.readline() == "held\n"
+    yield tmp_path
+    holder.wait()
+
+
+def test_the_lock_on_the_lease_tells_who_runs(started_by_hand):
+    assert shell(started_by_hand, STATE) == ["running", "4321"]
+    wait_for_end(started_by_hand)
+    assert shell(started_by_hand, STATE) == ["ended", "78"]
+
+
+@pytest.mark.parametrize("finished", [True, False])
+def test_a_trainer_started_by_hand_is_judged_by_its_report_not_by_an_old_exit_code(started_by_hand, finished):
+    (started_by_hand / "report.json").write_text(json.dumps({"finished": finished}))
+    result = call("trainer_run", "trainer", {"directory": str(started_by_hand), "command": ["false"]})
+    if finished:
+        assert result["report"] == {"finished": True}
+    else:
+        assert "without an exit code" in result["msg"]
+
+
+def test_the_exit_code_of_a_trainer_that_runs_is_not_forgotten(tmp_path):
+    shell(tmp_path, start_command(["sh", "-c", "echo 3 >trainer.exit; sleep 60"]))
+    _, group = shell(tmp_path, STATE)
+    deadline = time.monotonic() + 30
+    while not (tmp_path / "trainer.exit").exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    shell(tmp_path, FORGET_EXIT)
+    assert (tmp_path / "trainer.exit").exists()
+    shell(tmp_path, f"kill -s TERM -- {group}")
+
+
+def test_a_run_directory_that_is_not_there_is_said_in_words(tmp_path):
+    result = call("trainer_run", "trainer", {"directory": str(tmp_path / "none"), "command": ["true"]})
+    assert result["msg"].startswith(f"Failed to look into the run {tmp_path}/none")
+    assert "cd" in result["msg"]
+
+
+def test_a_run_directory_that_vanishes_while_it_is_trained_is_said_in_words(tmp_path):
+    run = tmp_path / "run"
+    run.mkdir()
+    result = call("trainer_run", "trainer", {"directory": str(run), "command": ["rm", "-rf", str(run)]})
+    assert result["msg"].startswith(f"Failed to look into the run {run}")

@@ -3,6 +3,8 @@
 import pytest
 from tiny_data import CLASSES, PIXELS, write_records
 
+import trainer.learn  # noqa: F401 (before any test imports MXNet: gives numpy the names that it asks for)
+
 
 @pytest.fixture(scope="session")
 def tiny_data(tmp_path_factory):

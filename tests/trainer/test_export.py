@@ -132,6 +132,7 @@ def test_mixed_precision_exports_float32_without_casts(tmp_path):
 import sys; sys.path[:0] = ["tests/trainer", "tests"]
 from pathlib import Path
 import numpy as np
+import trainer.learn
 from mxnet.contrib import amp
 amp.init(target_dtype="bfloat16")
 from test_export import config, exported, images_of

@@ -293,7 +293,7 @@ def labelled(path, labels):
         ([float("inf")], 1, "has label inf"),
         ([0.0], 2, "holds 1 labels, but label_width is 2"),
         ([[0.0, 1.0]], 1, "holds 2 labels, but label_width is 1"),
-        ([[0.0, 1.0], [1.0, 3.0]], 2, "key 1 .* has label 1, 3"),
+        ([[0.0, 1.0], [3.0, 1.0]], 2, "key 1 .* has label 3, 1"),
     ],
 )
 def test_labels_that_do_not_fit_are_named(tmp_path, labels, label_width, message):
@@ -303,7 +303,7 @@ def test_labels_that_do_not_fit_are_named(tmp_path, labels, label_width, message
 
 def test_labels_that_fit(tmp_path):
     check_labels(labelled(tmp_path / "a.rec", [0.0, 1.0]), 1, 2)
-    check_labels(labelled(tmp_path / "b.rec", [[0.0, 1.0, 1.0]]), 3, 2)
+    check_labels(labelled(tmp_path / "b.rec", [[1.0, 7.0, 0.5]]), 3, 2)  # only the first is the class
 
 
 @pytest.mark.parametrize("word", [b"\3\0\0\0", b"\xff" * 4])

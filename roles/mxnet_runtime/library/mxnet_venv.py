@@ -1,6 +1,7 @@
 #!/usr/bin/python
 """A virtual environment whose MXNet computes: proven by a product, not by an import."""
 
+import fcntl
 import hashlib
 import json
 import os
@@ -13,6 +14,7 @@ module: mxnet_venv
 short_description: Make a virtual environment in which MXNet computes
 description:
   - The environment is made anew when its packages differ from those asked for, or when MXNet gives a wrong product.
+  - A directory that holds something else than an environment is left alone, which is an error.
 options:
   path: {type: path, required: true, description: The environment's directory.}
   python: {type: path, required: true, description: The interpreter to make it with.}
@@ -41,10 +43,11 @@ def main():
         },
         supports_check_mode=True,
     )
-    changed = not is_whole(module)
-    if changed and not module.check_mode:
-        make(module)
-    module.exit_json(changed=changed, path=module.params["path"])
+    module.params["path"] = os.path.normpath(module.params["path"])
+    if is_whole(module):
+        module.exit_json(changed=False, path=module.params["path"])
+    refuse_other_things(module)
+    module.exit_json(changed=module.check_mode or make_alone(module), path=module.params["path"])
 
 
 def is_whole(module):
@@ -58,8 +61,47 @@ def is_whole(module):
     return made_from == digest(module) and os.path.exists(python) and module.run_command(prove(python))[0] == 0
 
 
+def refuse_other_things(module):
+    """What is there is going to be removed, so it must be an environment."""
+    path = module.params["path"]
+    is_environment = os.path.isfile(in_environment(module, "pyvenv.cfg"))
+    holds_something = os.path.lexists(path) and (not os.path.isdir(path) or os.listdir(path))
+    if holds_something and not is_environment:
+        module.fail_json(
+            msg=f"Failed to make an environment in {path}: all that is in it is removed, so it must be empty, or an "
+            "older environment (with a file pyvenv.cfg); it holds something else"
+        )
+
+
+def make_alone(module):
+    """Makes it while no other process does; False when another one has made it meanwhile."""
+    path = module.params["path"]
+    try:
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(path + ".lock", "w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if is_whole(module):
+                return False
+            clear(module)
+            make(module)
+    except OSError as error:
+        module.fail_json(msg=f"Failed to make an environment in {path}: {error}")
+    return True
+
+
+def clear(module):
+    """Leaves nothing but the file that proves it an environment, so that an interrupted one can be made anew."""
+    os.makedirs(module.params["path"], exist_ok=True)
+    with open(in_environment(module, "pyvenv.cfg"), "a"):
+        pass
+    for entry in os.scandir(module.params["path"]):
+        if entry.is_dir(follow_symlinks=False):
+            shutil.rmtree(entry.path)
+        elif entry.name != "pyvenv.cfg":
+            os.remove(entry.path)
+
+
 def make(module):
-    shutil.rmtree(module.params["path"], ignore_errors=True)
     attempt(module, "make an environment", [module.params["python"], "-m", "venv", module.params["path"]])
     constraints = in_environment(module, "constraints.txt")
     with open(constraints, "w") as file:

@@ -10,14 +10,15 @@ import shlex
 import signal
 import time
 
+from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 
 display = Display()
 
 POLL_SECONDS = 1.0
-# The trainer's own lines come every 4 s; longer silences are filled, so that nobody thinks that it hangs.
-SILENCE_SECONDS = 4.0
+# Longer silences are filled, so that nobody thinks that it hangs: something is shown at least every 5 s.
+SILENCE_SECONDS = 3.5
 LAST_LINES = 20
 
 EXIT_CODES = {
@@ -30,26 +31,30 @@ EXIT_CODES = {
 }
 
 # Prints "running PID", "ended CODE" or "gone". The trainer holds a lock on lease.json while it lives; until it has
-# it, the shell that started it stands for it, and -PID is that shell's process group.
+# it, the shell that started it stands for it: that one holds trainer.lock, and -PID is its process group. Only locks
+# tell who lives: a process id may be another's by now.
 STATE = r"""
-if [ -e lease.json ] && ! flock -n -s lease.json true; then
-    echo "running $(sed 's/.*"pid": *\([0-9]*\).*/\1/' lease.json)"
-elif [ -e trainer.exit ]; then echo "ended $(cat trainer.exit)"
-elif kill -0 "$(cat trainer.pid)" 2>/dev/null; then echo "running -$(cat trainer.pid)"
+is_held() { [ -e "$1" ] && { flock -n -s "$1" true; [ $? = 1 ]; }; }
+if is_held lease.json; then echo "running $(sed 's/.*"pid": *\([0-9]*\).*/\1/' lease.json)"
+elif is_held trainer.lock; then echo "running -$(cat trainer.pid)"
+elif [ -s trainer.exit ]; then echo "ended $(cat trainer.exit)"
 else echo gone
 fi 2>/dev/null
 """
+# A trainer that somebody started by hand leaves no exit code; the one that is there is of a start before.
+FORGET_EXIT = "flock -n -s trainer.lock rm -f trainer.exit || true"
 
 
 def start_command(command):
     """Shell text that starts `command` (a list) in a session of its own and keeps its exit code in trainer.exit.
 
-    The trap lets the shell live until it has written the code, when a signal goes to the whole process group.
+    Does nothing when another start was faster; the wait is for those who only ask for the state. The trap lets the
+    shell live until it has written the code, when a signal goes to the whole process group.
     """
     inner = f"trap : TERM; {shlex.join(command)}; echo $? >trainer.exit"
     return (
-        "rm -f trainer.exit trainer.pid; "
-        f"setsid sh -c {shlex.quote(inner)} </dev/null >>trainer.log 2>&1 & echo $! >trainer.pid"
+        "(flock -w 2 9 || exit 0; rm -f trainer.exit trainer.pid; "
+        f"setsid sh -c {shlex.quote(inner)} </dev/null >>trainer.log 2>&1 & echo $! >trainer.pid) 9>>trainer.lock"
     )
 
 
@@ -59,14 +64,19 @@ def whole_lines(text):
     return text[:end].splitlines(), len(text[:end].encode(errors="surrogateescape"))
 
 
+def filler(line_seconds, shown_seconds):
+    """What to show in a silence: its length. None while something was shown (a line, or this) a moment ago."""
+    return f"... ({line_seconds:.0f} s since the last line)" if shown_seconds > SILENCE_SECONDS else None
+
+
 def failure(state, report, last_lines):
     """Why a run that has ended is no success, in words; None when it is finished."""
+    if state in (["ended", "0"], ["gone"]) and report.get("finished"):
+        return None
     if state == ["ended", "0"]:
-        if report.get("finished"):
-            return None
         return f"Stopped at step {report.get('steps', 0)}; its checkpoint is on disk, the same command continues."
     if state == ["gone"]:
-        why = "it ended without an exit code (killed, or the machine was restarted)"
+        why = "it ended without an exit code before the run was finished (somebody stopped it, or the machine)"
     else:
         code = int(state[1])
         why = f"exit code {code}: {EXIT_CODES.get(code, 'it was killed' if code > 128 else 'unknown')}"
@@ -100,6 +110,7 @@ class ActionModule(ActionBase):
         offset = self._size("trainer.log")
         state = self._sh(STATE).split()
         if state[0] == "running":
+            self._sh(FORGET_EXIT)
             display.display(f"  already training (process {state[-1].lstrip('-')}); its progress follows")
         else:
             self._sh(start_command(self._task.args["command"]))
@@ -108,19 +119,20 @@ class ActionModule(ActionBase):
 
     def _follow(self, offset):
         """Relays the log from that byte on until the trainer has ended; returns its last state."""
-        shown_at = time.monotonic()
+        line_at = shown_at = time.monotonic()
         state = ["running"]
         while state[0] == "running":
             time.sleep(POLL_SECONDS)
-            head, _, log = self._sh(f"{STATE}\ntail -c +{offset + 1} trainer.log").partition("\n")
+            head, _, log = self._sh(f"{STATE}\ntail -c +{offset + 1} trainer.log 2>/dev/null || true").partition("\n")
             state = head.split()
             lines, size = whole_lines(log)
             offset += size
-            if not lines and time.monotonic() - shown_at > SILENCE_SECONDS:
-                lines = ["..."]
-            for line in lines:
+            now = time.monotonic()
+            line_at = now if lines else line_at
+            shown = lines or list(filter(None, [filler(now - line_at, now - shown_at)]))
+            for line in shown:
                 display.display(f"  {line}")
-                shown_at = time.monotonic()
+                shown_at = now
             self._stop_once(state)
         return state
 
@@ -128,19 +140,20 @@ class ActionModule(ActionBase):
         """One request only: a second signal would end the trainer before its checkpoint is written."""
         if not self._stop_asked or self._stop_sent or len(state) != 2 or state[0] != "running":
             return
-        self._stop_sent = "sent" in self._sh(f"kill -s TERM -- {state[1]} && echo sent")
+        self._stop_sent = "sent" in self._sh(f"kill -s TERM -- {state[1]} && echo sent || true")
         if self._stop_sent:
             display.display("  stopping: the trainer finishes its step and writes a checkpoint")
 
     def _outcome(self, state, log_before):
         report = self._report()
-        last_lines = self._sh(f"tail -c +{log_before + 1} trainer.log | tail -n {LAST_LINES}").splitlines()
+        last_lines = self._sh(f"tail -c +{log_before + 1} trainer.log 2>/dev/null | tail -n {LAST_LINES}").splitlines()
         message = failure(state, report, last_lines)
         return {"failed": True, "msg": message} if message else {"report": report}
 
     def _report(self):
+        path = shlex.quote(f"{self._directory}/report.json")
         try:
-            return json.loads(self._sh("cat report.json 2>/dev/null"))
+            return json.loads(self._low_level_execute_command(f"cat {path} 2>/dev/null")["stdout"])
         except ValueError:
             return {}
 
@@ -148,5 +161,9 @@ class ActionModule(ActionBase):
         return int(self._sh(f"cat {name} 2>/dev/null | wc -c"))
 
     def _sh(self, command):
-        """Output of a command in the run's directory; nothing when that is not there."""
-        return self._low_level_execute_command(f"cd {shlex.quote(self._directory)} && {{ {command}\n}}")["stdout"]
+        """Output of a command in the run's directory."""
+        done = self._low_level_execute_command(f"cd {shlex.quote(self._directory)} && {{ {command}\n}}")
+        if done["rc"] != 0:
+            words = done["stderr"].strip() or done["stdout"].strip()
+            raise AnsibleActionFail(f"Failed to look into the run {self._directory} (exit code {done['rc']}): {words}")
+        return done["stdout"]

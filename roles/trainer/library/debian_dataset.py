@@ -11,7 +11,7 @@ DOCUMENTATION = """
 module: debian_dataset
 short_description: Get a data set from a Debian package
 description:
-  - Root installs the package. An ordinary user downloads it with apt directories of his own and unpacks it.
+  - Root installs the package. For an ordinary user it is downloaded and unpacked below C(directory).
   - Returns C(path) (of the data set) and C(installed) (whether a system package was installed now).
 options:
   package: {type: str, required: true, description: Name of the package.}
@@ -63,7 +63,7 @@ def unpack(module):
 
 
 def apt(module, *arguments, cwd=None):
-    run(module, ["apt-get", "--quiet", *arguments], cwd)
+    run(module, ["apt-get", "--quiet", "-oDPkg::Lock::Timeout=300", *arguments], cwd)
 
 
 def run(module, command, cwd=None):
