@@ -173,8 +173,8 @@ def test_a_second_play_finds_the_trainer_and_both_show_how_it_ends(pictures, tmp
     assert any("training resnet8" in line for line in first.stdout)
     printed, code = train_until(tmp_path, arguments, "validation after epoch")
     assert "already training (process" in printed
-    first_printed, first_code = first.communicate(timeout=60)
-    assert code == first_code == 2
+    first_printed, _ = first.communicate(timeout=60)
+    assert code == first.returncode == 2
     step = json.loads((tmp_path / "run/colours/report.json").read_text())["steps"]
     for text in (printed, first_printed):
         assert f"Stopped at step {step}; its checkpoint is on disk" in " ".join(text.split())

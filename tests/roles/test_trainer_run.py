@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from hypothesis import given
@@ -92,11 +93,15 @@ def shell(folder, command):
     return subprocess.run(["sh", "-c", command], cwd=folder, capture_output=True, text=True, check=True).stdout.split()
 
 
-def wait_for_end(folder):
+def wait_until(is_so):
     deadline = time.monotonic() + 30
-    while (state := shell(folder, STATE))[0] == "running" and time.monotonic() < deadline:
+    while not is_so() and time.monotonic() < deadline:
         time.sleep(0.05)
-    return state
+
+
+def wait_for_end(folder):
+    wait_until(lambda: shell(folder, STATE)[0] != "running")
+    return shell(folder, STATE)
 
 
 def test_the_exit_code_survives_the_shell_that_started_it(tmp_path):
@@ -137,27 +142,34 @@ def test_an_exit_code_that_a_full_disk_swallowed_is_none(tmp_path):
 
 @pytest.fixture
 def started_by_hand(tmp_path):
-    """A run that another program trains for three seconds; the exit code is of a start before."""
+    """A run that another program trains until there is a file `end`; the exit code is of a start before."""
     (tmp_path / "lease.json").write_text('{"host": "h", "pid": 4321, "started": 1.5}')
     (tmp_path / "trainer.exit").write_text("78\n")
     holder = subprocess.Popen(
-        ["flock", "lease.json", "sh", "-c", "echo held; exec sleep 3"], cwd=tmp_path, stdout=subprocess.PIPE, text=True
+        ["flock", "lease.json", "sh", "-c", "echo held; until [ -e end ]; do sleep 0.1; done"],
+        cwd=tmp_path, stdout=subprocess.PIPE, text=True,
     )
     assert holder.stdout.readline() == "held\n"
     yield tmp_path
+    (tmp_path / "end").touch()
     holder.wait()
 
 
 def test_the_lock_on_the_lease_tells_who_runs(started_by_hand):
     assert shell(started_by_hand, STATE) == ["running", "4321"]
-    wait_for_end(started_by_hand)
-    assert shell(started_by_hand, STATE) == ["ended", "78"]
+    (started_by_hand / "end").touch()
+    assert wait_for_end(started_by_hand) == ["ended", "78"]
 
 
 @pytest.mark.parametrize("finished", [True, False])
 def test_a_trainer_started_by_hand_is_judged_by_its_report_not_by_an_old_exit_code(started_by_hand, finished):
     (started_by_hand / "report.json").write_text(json.dumps({"finished": finished}))
-    result = call("trainer_run", "trainer", {"directory": str(started_by_hand), "command": ["false"]})
+    arguments = {"directory": str(started_by_hand), "command": ["false"]}
+    with ThreadPoolExecutor() as thread:
+        running = thread.submit(call, "trainer_run", "trainer", arguments)
+        wait_until(lambda: not (started_by_hand / "trainer.exit").exists())
+        (started_by_hand / "end").touch()
+    result = running.result()
     if finished:
         assert result["report"] == {"finished": True}
     else:
@@ -167,9 +179,7 @@ def test_a_trainer_started_by_hand_is_judged_by_its_report_not_by_an_old_exit_co
 def test_the_exit_code_of_a_trainer_that_runs_is_not_forgotten(tmp_path):
     shell(tmp_path, start_command(["sh", "-c", "echo 3 >trainer.exit; sleep 60"]))
     _, group = shell(tmp_path, STATE)
-    deadline = time.monotonic() + 30
-    while not (tmp_path / "trainer.exit").exists() and time.monotonic() < deadline:
-        time.sleep(0.05)
+    wait_until((tmp_path / "trainer.exit").exists)
     shell(tmp_path, FORGET_EXIT)
     assert (tmp_path / "trainer.exit").exists()
     shell(tmp_path, f"kill -s TERM -- {group}")

@@ -3,5 +3,5 @@
 import numpy
 
 # Python 3.12 has no numpy older than 1.26, which lacks this name; MXNet 1.9.1 asks for it when it is imported.
-if not hasattr(numpy, "bool"):
+if "bool" not in vars(numpy):
     numpy.bool = bool
