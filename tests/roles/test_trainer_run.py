@@ -112,7 +112,8 @@ def test_the_exit_code_survives_the_shell_that_started_it(tmp_path):
 
 def test_a_start_forgets_the_exit_code_before(tmp_path):
     (tmp_path / "trainer.exit").write_text("7\n")
-    shell(tmp_path, start_command(["sleep", "5"]))
+    shell(tmp_path, start_command(["sh", "-c", "echo here; exec sleep 60"]))
+    wait_until(lambda: "here" in (tmp_path / "trainer.log").read_text())
     kind, group = shell(tmp_path, STATE)
     assert kind == "running"
     shell(tmp_path, f"kill -s TERM -- {group}")

@@ -11,7 +11,7 @@ from rich.progress import BarColumn, Progress, TextColumn
 from trainer.observe.words import duration
 
 # A log gets a line of progress at least this often, while events come more often.
-LINE_SECONDS = 4.0
+LINE_SECONDS = 3.0
 
 
 def describe(event: dict) -> str | None:

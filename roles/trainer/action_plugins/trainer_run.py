@@ -110,7 +110,7 @@ class ActionModule(ActionBase):
         offset = self._size("trainer.log")
         state = self._sh(STATE).split()
         if state[0] == "running":
-            pass
+            self._sh(FORGET_EXIT)
             display.display(f"  already training (process {state[-1].lstrip('-')}); its progress follows")
         else:
             self._sh(start_command(self._task.args["command"]))
