@@ -70,7 +70,8 @@ def _start(event: dict) -> str:
     text = (
         f"training {network} on {', '.join(event['devices'])}: {event['records_train']:,} images, batch "
         f"{event['batch_size']}, {event['epochs']:g} epochs = {event['steps_total']:,} steps, learning rate up to "
-        f"{event['learning_rate_peak']:g}, {event['decode_threads_effective']} decode threads"
+        f"{event['learning_rate_peak']:g}, {event['decode_threads_effective']} decode threads "
+        f"({event['decoder']}; batches take {event['input_memory_mb']:,} MB)"
     )
     if event["resumed_step"]:
         text = f"continuing at step {event['resumed_step']:,}; {text}"
@@ -108,7 +109,11 @@ def _bad_record(event: dict) -> str:
     return f"bad record {event['key']} at offset {event['offset']}: {event['reason']}"
 
 
+def _data_wait(event: dict) -> str:
+    return f"no data for {duration(event['seconds'])}: {event['path']} is slow to read, or its disk hangs"
+
+
 _LINES = {
     "start": _start, "step": _step, "validation": _validation, "checkpoint": _checkpoint, "stop": _stop,
-    "bad_record": _bad_record,
+    "bad_record": _bad_record, "data_wait": _data_wait,
 }

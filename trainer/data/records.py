@@ -55,7 +55,7 @@ class RecordFile:
                 return data[PART_HEAD.size : PART_HEAD.size + length]
             return join_parts(lambda at, size: os.pread(self._descriptor, size, at), offset, end)[0]
         except OSError as error:
-            raise BadRecordError(f"reading failed: {error.strerror}") from error
+            raise BadRecordError(f"reading {self.path} at byte {offset} failed: {error.strerror}") from error
 
     def labels(self, i: int) -> np.ndarray:
         """The labels of record i; cheaper than `read` for the usual record of one label. BadRecordError."""

@@ -52,7 +52,7 @@ class Loop:
 
         NonFiniteLossError when a loss is NaN or infinite: nothing is saved then.
         """
-        batches = self.loader.at(*divmod(self.progress.samples, self.examples))
+        batches = self.loader.at(*divmod(self.progress.samples, self.examples), stop=lambda: bool(self.stop))
         try:
             self._validate_if_due()  # a run that was stopped inside a validation owes it
             while self.progress.samples < self.goal and not self.stop:
@@ -77,7 +77,9 @@ class Loop:
 
     def _step(self, batches) -> None:
         waiting_since = time.monotonic()
-        batch = next(batches)
+        batch = next(batches, None)
+        if batch is None:  # asked to stop while there was no data
+            return
         waited = time.monotonic() - waiting_since
         self.learning_rate = learning_rate(self.config, self.progress.samples, self.examples)
         losses = self.stepper.step(batch, self.progress.step, self.learning_rate)

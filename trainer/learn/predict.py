@@ -7,7 +7,7 @@ from pathlib import Path
 import mxnet as mx
 import numpy as np
 
-from trainer.data.augment import validation_crop
+from trainer.data.augment import show, validation_view
 from trainer.data.decode import decode
 from trainer.data.records import BadRecordError
 from trainer.data.target import Target
@@ -59,7 +59,9 @@ def _predict_batch(network, files: list[Path], target: Target, names: list[str],
 
 def _read(file: Path, target: Target) -> np.ndarray:
     image = np.empty((3, target.height, target.width), np.float32)
-    target.write(validation_crop(decode(file.read_bytes()), target.height, target.width), image)
+    picture = decode(file.read_bytes())
+    view = validation_view(np.array([picture.shape[:2]]), target.height, target.width)
+    target.write(show(picture, view, 0, target.height, target.width), image)
     return image
 
 

@@ -14,6 +14,7 @@ from trainer.config import Config
 from trainer.data.labels import check_labels
 from trainer.data.loader import TrainLoader
 from trainer.data.manifest import read_manifest
+from trainer.data.native import decoder_name
 from trainer.data.records import RecordFile, open_records
 from trainer.errors import ConfigError, NonFiniteLossError
 from trainer.learn import checkpoint
@@ -138,6 +139,7 @@ def _start_fields(loop: Loop, records: RecordFile) -> dict:
         "records_train": len(records),
         "records_val": len(loop.validation_records) if loop.validation_records else 0,
         "devices": list(config.devices), "decode_threads_effective": config.decode_threads,
+        "decoder": decoder_name(), "input_memory_mb": round(loop.loader.memory_bytes / 1e6),
         "classes": classes_of(config), "learning_rate_peak": peak_learning_rate(config),
         "batch_size": config.batch_size,
     }
