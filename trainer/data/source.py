@@ -5,11 +5,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from trainer.data import native
-from trainer.data.augment import Augmentation, show
+from trainer.data.augment import Augmentation
 from trainer.data.bad_records import describe
 from trainer.data.batch import Batch
 from trainer.data.buffers import Buffers
-from trainer.data.decode import decode
+from trainer.data.fill import fill_crops, fill_whole
 from trainer.data.framing import BadRecordError
 from trainer.data.labels import label_width
 from trainer.data.records import RecordFile
@@ -40,11 +40,8 @@ class Source:
         pictures = [self._picture(batch, row + k, i) for k, i in enumerate(records)] if self._crops else []
         if not any(pictures):
             return range(len(records))
-        views = self._augment(native.jpeg_sizes(pictures), self._target.height, self._target.width, numbers)
-        if views.moves is not None:
-            return range(len(records))
-        done = native.render(pictures, views, self._target, batch.images[row : row + len(records)])
-        return np.flatnonzero(~done)
+        rows = batch.images[row : row + len(records)]
+        return np.flatnonzero(~fill_crops(pictures, self._augment, numbers, self._target, rows))
 
     def _picture(self, batch: Batch, row: int, i: int) -> bytes:
         try:
@@ -62,10 +59,7 @@ class Source:
     def fill(self, batch: Batch, row: int, i: int, numbers: np.ndarray) -> None:
         """Fills one row with record i, decoded whole; BadRecordError."""
         labels, picture = self._read(i)
-        image = decode(picture)
-        height, width = self._target.height, self._target.width
-        views = self._augment(np.array([image.shape[:2]]), height, width, numbers[None])
-        self._target.write(show(image, views, 0, height, width), batch.images[row])
+        fill_whole(picture, self._augment, numbers, self._target, batch.images[row])
         batch.labels[row] = labels
 
     def fill_in_order(self, batch: Batch, row: int) -> None:

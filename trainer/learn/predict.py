@@ -7,8 +7,7 @@ from pathlib import Path
 import mxnet as mx
 import numpy as np
 
-from trainer.data.augment import show, validation_view
-from trainer.data.decode import decode
+from trainer.data.fill import fill_validation
 from trainer.data.records import BadRecordError
 from trainer.data.target import Target
 from trainer.learn.export import load_exported, read_card
@@ -59,9 +58,7 @@ def _predict_batch(network, files: list[Path], target: Target, names: list[str],
 
 def _read(file: Path, target: Target) -> np.ndarray:
     image = np.empty((3, target.height, target.width), np.float32)
-    picture = decode(file.read_bytes())
-    view = validation_view(np.array([picture.shape[:2]]), target.height, target.width)
-    target.write(show(picture, view, 0, target.height, target.width), image)
+    fill_validation(file.read_bytes(), target, image)
     return image
 
 

@@ -1,0 +1,36 @@
+"""From a picture's bytes to what a network is fed: only its crop decoded where that can be done, else the whole."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from trainer.data import native
+from trainer.data.augment import Augmentation, show, validation_view
+from trainer.data.decode import decode
+from trainer.data.target import Target
+
+
+def fill_crops(
+    pictures: Sequence[bytes], augment: Augmentation, numbers: np.ndarray, target: Target, out: np.ndarray
+) -> np.ndarray:
+    """Puts what can be decoded by crops into out [n, 3, height, width]; bool [n] says what was. Needs `native`."""
+    views = augment(native.jpeg_sizes(pictures), target.height, target.width, numbers)
+    if views.moves is not None:
+        return np.zeros(len(pictures), bool)
+    return native.render(pictures, views, target, out)
+
+
+def fill_whole(
+    picture: bytes, augment: Augmentation, numbers: np.ndarray, target: Target, out: np.ndarray
+) -> None:
+    """Decodes all of a picture and puts what is to be seen of it into out [3, height, width]; BadRecordError."""
+    image = decode(picture)
+    views = augment(np.array([image.shape[:2]]), target.height, target.width, numbers[None])
+    target.write(show(image, views, 0, target.height, target.width), out)
+
+
+def fill_validation(picture: bytes, target: Target, out: np.ndarray) -> None:
+    """One picture, seen as in validation; BadRecordError."""
+    none = np.zeros((1, 0))
+    if native.library() is None or not fill_crops([picture], validation_view, none, target, out[None]).all():
+        fill_whole(picture, validation_view, none[0], target, out)
