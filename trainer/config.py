@@ -42,6 +42,7 @@ class Config(BaseModel):
     num_classes: Annotated[int, Field(gt=1, strict=True)] = _key("a whole number above 1")
     num_examples: Positive | None = _key("the images of one epoch, a whole number above 0 (left out: all)", None)
     label_width: Positive = _key("the number of labels in a record, a whole number above 0", 1)
+    input_engine: Literal["kit", "mxnet"] = _key('"kit" or "mxnet" (MXNet\'s own iterator, for comparison)', "kit")
     decode_threads: Positive = _key("a whole number above 0", 4)
     augmentation: Literal["imagenet", "crop", "pad", "none"] = _key(
         '"imagenet" (random resized crop, flip, colour), "crop" (the same without colour), '

@@ -10,6 +10,7 @@ from functools import partial
 
 import numpy as np
 
+from trainer.data import native
 from trainer.data.augment import AUGMENTATIONS, epoch_order, random_numbers
 from trainer.data.bad_records import BadRecords
 from trainer.data.batch import Batch
@@ -41,7 +42,8 @@ class TrainLoader:
     part: (i, n), the i-th of n workers that train together. Batch by batch each gets its own of the same stream, so all
     take equally many steps, and `examples`, epochs and positions are those of all parts together.
     dtype: "float32" for normalised levels, "uint8" for levels as they are. crop_only: whether to use the crop decoder
-    where there is one. ConfigError when the batches need more memory than is free (`memory_bytes`).
+    where there is one (`decoder` says which is used). ConfigError when the batches need more memory (`memory_bytes`) than
+    is free.
     """
 
     def __init__(
@@ -67,6 +69,8 @@ class TrainLoader:
             )
         self.examples = num_examples or len(records)
         target = Target.of(image_shape, mean, std, dtype)
+        self.threads = threads
+        self.decoder = native.decoder_name() if crop_only else native.WHOLE
         self.memory_bytes = _BATCHES * batch_size * target.bytes
         check_memory(self.memory_bytes, f"batch_size = {batch_size}: the {_BATCHES} batches prepared ahead and in use")
         self._source = Source(records, target, AUGMENTATIONS[augmentation], batch_size, crop_only)

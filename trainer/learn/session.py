@@ -14,7 +14,7 @@ from trainer.config import Config
 from trainer.data.labels import check_labels
 from trainer.data.loader import TrainLoader
 from trainer.data.manifest import read_manifest
-from trainer.data.native import decoder_name
+from trainer.data.mxnet_engine import MxnetLoader
 from trainer.data.records import RecordFile, open_records
 from trainer.errors import ConfigError, NonFiniteLossError
 from trainer.learn import checkpoint
@@ -71,7 +71,7 @@ def open_checked(path, config: Config) -> RecordFile:
     return records
 
 
-def train_loader(records: RecordFile, config: Config, report) -> TrainLoader:
+def train_loader(records: RecordFile, config: Config, report) -> TrainLoader | MxnetLoader:
     """ConfigError when a batch is larger than the epoch."""
     examples = min(len(records), config.num_examples or len(records))
     if config.batch_size > examples:
@@ -79,7 +79,8 @@ def train_loader(records: RecordFile, config: Config, report) -> TrainLoader:
             f"batch_size must be at most the images of an epoch ({examples} in {config.data_train}), "
             f"got {config.batch_size}"
         )
-    return TrainLoader(
+    engine = TrainLoader if config.input_engine == "kit" else MxnetLoader
+    return engine(
         records, batch_size=config.batch_size, image_shape=config.image_shape, mean=config.mean, std=config.std,
         augmentation=config.augmentation, seed=config.seed, threads=config.decode_threads,
         num_examples=config.num_examples, report=report,
@@ -138,8 +139,8 @@ def _start_fields(loop: Loop, records: RecordFile) -> dict:
         "steps_total": total_steps(config, loop.examples), "epochs": config.epochs,
         "records_train": len(records),
         "records_val": len(loop.validation_records) if loop.validation_records else 0,
-        "devices": list(config.devices), "decode_threads_effective": config.decode_threads,
-        "decoder": decoder_name(), "input_memory_mb": round(loop.loader.memory_bytes / 1e6),
+        "devices": list(config.devices), "decode_threads_effective": loop.loader.threads,
+        "decoder": loop.loader.decoder, "input_memory_mb": round(loop.loader.memory_bytes / 1e6),
         "classes": classes_of(config), "learning_rate_peak": peak_learning_rate(config),
         "batch_size": config.batch_size,
     }

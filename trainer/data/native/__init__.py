@@ -15,6 +15,9 @@ from trainer.data.native.build import library_path
 from trainer.data.target import Target
 
 
+CROPS, WHOLE = "libjpeg-turbo, crops only", "simplejpeg and OpenCV, whole pictures"
+
+
 class _Target(ctypes.Structure):
     _fields_ = [
         ("height", ctypes.c_int32), ("width", ctypes.c_int32), ("as_bytes", ctypes.c_int32),
@@ -40,7 +43,7 @@ def load(path: Path) -> ctypes.CDLL:
 
 def decoder_name() -> str:
     """Which decoder training uses on this machine."""
-    return "libjpeg-turbo, crops only" if library() else "simplejpeg and OpenCV, whole pictures"
+    return CROPS if library() else WHOLE
 
 
 def jpeg_sizes(pictures: Sequence[bytes]) -> np.ndarray:
