@@ -305,7 +305,7 @@ class Watched:
 
 def test_only_a_few_batches_are_made_ahead(records):
     read = []
-    with loader(Watched(records, read.append)) as made:
+    with loader(Watched(records, read.append), crop_only=False) as made:
         batches = made.at(0, 0)
         next(batches)
         until = time.monotonic() + 5
@@ -319,7 +319,8 @@ def test_a_disk_that_never_answers_is_told_of_and_holds_up_neither_stop_nor_end(
     monkeypatch.setattr("trainer.data.loader._TOLD_SECONDS", 0.5)
     monkeypatch.setattr("trainer.data.workers._CLOSE_SECONDS", 0.2)
     told, never = [], threading.Event()
-    with loader(Watched(records, lambda i: never.wait()), report=lambda kind, **f: told.append((kind, f))) as made:
+    watched = Watched(records, lambda i: never.wait())
+    with loader(watched, report=lambda kind, **f: told.append((kind, f)), crop_only=False) as made:
         assert next(made.at(0, 0, stop=lambda: len(told) == 2), None) is None
     never.set()
     assert [kind for kind, _ in told] == ["data_wait"] * 2

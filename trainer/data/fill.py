@@ -1,7 +1,5 @@
 """From a picture's bytes to what a network is fed: only its crop decoded where that can be done, else the whole."""
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from trainer.data import native
@@ -9,15 +7,18 @@ from trainer.data.augment import Augmentation, show, validation_view
 from trainer.data.decode import decode
 from trainer.data.target import Target
 
+_NONE = np.zeros((1, 0))  # random numbers for a view that has none
+
 
 def fill_crops(
-    pictures: Sequence[bytes], augment: Augmentation, numbers: np.ndarray, target: Target, out: np.ndarray
+    sources: native.Sources, augment: Augmentation, numbers: np.ndarray, target: Target, labels: np.ndarray,
+    out: np.ndarray,
 ) -> np.ndarray:
     """Puts what can be decoded by crops into out [n, 3, height, width]; bool [n] says what was. Needs `native`."""
-    views = augment(native.jpeg_sizes(pictures), target.height, target.width, numbers)
+    views = augment(sources.measure(labels), target.height, target.width, numbers)
     if views.moves is not None:
-        return np.zeros(len(pictures), bool)
-    return native.render(pictures, views, target, out)
+        return np.zeros(len(out), bool)
+    return sources.render(views, target, out)
 
 
 def fill_whole(
@@ -31,6 +32,8 @@ def fill_whole(
 
 def fill_validation(picture: bytes, target: Target, out: np.ndarray) -> None:
     """One picture, seen as in validation; BadRecordError."""
-    none = np.zeros((1, 0))
-    if native.library() is None or not fill_crops([picture], validation_view, none, target, out[None]).all():
-        fill_whole(picture, validation_view, none[0], target, out)
+    if native.library() is not None:
+        sources = native.Sources.in_memory([picture])
+        if fill_crops(sources, validation_view, _NONE, target, np.empty(1, np.float32), out[None]).all():
+            return
+    fill_whole(picture, validation_view, _NONE[0], target, out)

@@ -17,6 +17,7 @@ from trainer.data.framing import (
     unpack_image,
 )
 from trainer.data.manifest import read_manifest
+from trainer.data.native import Sources
 from trainer.errors import DataError
 
 _LINE = rb"\d{1,18}\t\d{1,18}"
@@ -44,6 +45,11 @@ class RecordFile:
         """Labels (float32 [label_width]) and picture bytes of record i; BadRecordError when it is damaged."""
         image = unpack_image(self.payload(i))
         return image.labels, image.picture
+
+    def sources(self, records: np.ndarray) -> Sources:
+        """These records, for the crop decoder to read."""
+        offsets = self.offsets[records]
+        return Sources.in_file(self._descriptor, offsets, self._ends[records] - offsets)
 
     def payload(self, i: int) -> bytes:
         """The bytes of record i, of all its parts; BadRecordError when it is damaged."""

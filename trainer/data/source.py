@@ -35,38 +35,28 @@ class Source:
         labels = (count,) if self._label_width == 1 else (count, self._label_width)
         return Batch(self._buffers.take()[:count], np.empty(labels, np.float32), epoch, position)
 
-    def fill_crops(self, batch: Batch, row: int, records: Sequence[int], numbers: np.ndarray) -> Sequence[int]:
+    def fill_crops(self, batch: Batch, row: int, records: np.ndarray, numbers: np.ndarray) -> Sequence[int]:
         """Fills a row with each of these records and says which it could not, for whatever reason."""
-        pictures = [self._picture(batch, row + k, i) for k, i in enumerate(records)] if self._crops else []
-        if not any(pictures):
+        if not self._crops:
             return range(len(records))
-        rows = batch.images[row : row + len(records)]
-        return np.flatnonzero(~fill_crops(pictures, self._augment, numbers, self._target, rows))
-
-    def _picture(self, batch: Batch, row: int, i: int) -> bytes:
-        try:
-            batch.labels[row], picture = self._read(i)
-        except BadRecordError:
-            return b""
-        return picture
-
-    def _read(self, i: int) -> tuple[np.ndarray, bytes]:
-        labels, picture = self.records.read(i)
-        if len(labels) != self._label_width:
-            raise BadRecordError(f"the record has {len(labels)} labels, the first of the file {self._label_width}")
-        return labels if self._label_width > 1 else labels[0], picture
+        rows = slice(row, row + len(records))
+        sources = self.records.sources(records)
+        done = fill_crops(sources, self._augment, numbers, self._target, batch.labels[rows], batch.images[rows])
+        return np.flatnonzero(~done)
 
     def fill(self, batch: Batch, row: int, i: int, numbers: np.ndarray) -> None:
         """Fills one row with record i, decoded whole; BadRecordError."""
-        labels, picture = self._read(i)
+        labels, picture = self.records.read(i)
+        if len(labels) != self._label_width:
+            raise BadRecordError(f"the record has {len(labels)} labels, the first of the file {self._label_width}")
         fill_whole(picture, self._augment, numbers, self._target, batch.images[row])
-        batch.labels[row] = labels
+        batch.labels[row] = labels if self._label_width > 1 else labels[0]
 
     def fill_in_order(self, batch: Batch, row: int) -> None:
         """Fills PICTURES_A_TASK rows, as far as the batch has them, with the records that follow its position."""
         count = min(PICTURES_A_TASK, len(batch.images) - row)
         first, numbers = batch.position + row, np.zeros((count, 0))
-        for k in self.fill_crops(batch, row, range(first, first + count), numbers):
+        for k in self.fill_crops(batch, row, np.arange(first, first + count), numbers):
             try:
                 self.fill(batch, row + k, first + k, numbers[k])
             except BadRecordError as error:

@@ -13,6 +13,14 @@
 
 #include <jpeglib.h>
 #include <jerror.h>
+#include <unistd.h>
+
+/* The functions that take most of the time besides libjpeg's come twice; which is used is decided at run time. */
+#if defined(__x86_64__) && defined(__gnu_linux__)
+#define VECTORISED __attribute__((target_clones("avx2", "default")))
+#else
+#define VECTORISED
+#endif
 
 #define MOST_PIXELS 100000000u
 #define KEPT_ROWS 4 /* a power of 2; two are needed at a time */
@@ -21,6 +29,12 @@
 
 typedef float vector4 __attribute__((vector_size(16), aligned(4)));
 typedef int32_t index4 __attribute__((vector_size(16)));
+
+#define HEAD_SIZE 4096      /* where a record's picture nearly always has told its size */
+#define LONG_HEAD_SIZE 262144
+#define RECORD_MAGIC 0xced7230au
+#define IMAGE_HEADER 24
+#define LENGTH_BITS 29
 
 struct box {
     int32_t left, top, width, height;
@@ -46,7 +60,14 @@ struct decoder {
     float *mixed;  /* one row of the crop, RGBX */
     float *planes; /* three rows of the target; the whole target when colours change */
     uint8_t *kept; /* KEPT_ROWS rows of the crop, RGBX */
-    size_t kept_size, mixed_size;
+    uint8_t *record;
+    size_t kept_size, mixed_size, record_size;
+};
+
+/* A picture in memory, or the record in a file that holds it. */
+struct source {
+    const uint8_t *bytes;
+    int64_t offset, size;
 };
 
 static void fail(j_common_ptr jpeg)
@@ -90,6 +111,7 @@ static void set_taps(struct taps taps, int count, double start, double extent, i
     }
 }
 
+VECTORISED
 static void mix_rows(const uint8_t *restrict above, const uint8_t *restrict below, float share,
                      float *restrict mixed, int count)
 {
@@ -106,6 +128,7 @@ static vector4 mix_pixels(const float *mixed, struct taps columns, int column)
 }
 
 /* One row of pixels to three rows of colours. */
+VECTORISED
 static void mix_columns(const float *mixed, struct taps columns, int width, float *planes, size_t plane)
 {
     int column = 0;
@@ -132,6 +155,7 @@ static float clip(float level)
     return level < 0 ? 0 : level > 255 ? 255 : level;
 }
 
+VECTORISED
 static void change_colours(float *restrict red, float *restrict green, float *restrict blue, size_t count,
                            const float *change)
 {
@@ -153,12 +177,14 @@ static void change_colours(float *restrict red, float *restrict green, float *re
     }
 }
 
+VECTORISED
 static void write_floats(const float *restrict levels, size_t count, float scale, float offset, float *restrict out)
 {
     for (size_t k = 0; k < count; k++)
         out[k] = levels[k] * scale + offset;
 }
 
+VECTORISED
 static void write_bytes(const float *restrict levels, size_t count, uint8_t *restrict out)
 {
     for (size_t k = 0; k < count; k++)
@@ -243,8 +269,8 @@ static void render_rows(struct decoder *decoder, const struct target *target, in
     }
 }
 
-static int render(struct decoder *decoder, const struct target *target, const uint8_t *bytes, size_t size,
-                  struct box box, int flip, const float *change, void *picture)
+static int render_picture(struct decoder *decoder, const struct target *target, const uint8_t *bytes, size_t size,
+                          struct box box, int flip, const float *change, void *picture)
 {
     j_decompress_ptr jpeg = &decoder->jpeg;
     if (setjmp(decoder->failed)) {
@@ -289,31 +315,121 @@ static int render(struct decoder *decoder, const struct target *target, const ui
     return 1;
 }
 
+/* ---- Records ---- */
+
+static int read_all(int file, uint8_t *bytes, int64_t size, int64_t offset)
+{
+    while (size > 0) {
+        ssize_t done = pread(file, bytes, size, offset);
+        if (done <= 0)
+            return 0;
+        bytes += done, offset += done, size -= done;
+    }
+    return 1;
+}
+
+static uint32_t word_at(const uint8_t *bytes)
+{
+    return bytes[0] | bytes[1] << 8 | bytes[2] << 16 | (uint32_t)bytes[3] << 24;
+}
+
+/* Where the picture begins in a record of one part, and what it takes; 0 for any other record, or a damaged one. */
+static int64_t picture_in(const uint8_t *record, int64_t size, int64_t *picture_size)
+{
+    if (size < 8 + IMAGE_HEADER || word_at(record) != RECORD_MAGIC || word_at(record + 4) >> LENGTH_BITS)
+        return 0;
+    int64_t end = 8 + (int64_t)word_at(record + 4), start = 8 + IMAGE_HEADER + 4 * (int64_t)word_at(record + 8);
+    *picture_size = end - start;
+    return end <= size && start < end ? start : 0;
+}
+
+/* The record's labels: those behind its header, or the one in it. Whether there are `width` of them. */
+static int read_labels(const uint8_t *record, int64_t start, int width, float *labels)
+{
+    uint32_t many = word_at(record + 8);
+    if (many ? many != (uint32_t)width : width != 1)
+        return 0;
+    for (int k = 0; k < width; k++) {
+        uint32_t bits = word_at(many ? record + start - 4 * (width - k) : record + 12);
+        memcpy(labels + k, &bits, sizeof bits);
+    }
+    return 1;
+}
+
+/* Height and width of a JPEG of a usual kind (sequential, grey or YCbCr). 0: of another kind; -1: `size` is too short. */
+static int find_size(const uint8_t *bytes, int64_t size, int32_t *height_width)
+{
+    int64_t at = 2;
+    if (size < 4 || bytes[0] != 0xff || bytes[1] != 0xd8)
+        return 0;
+    while (at + 9 <= size) {
+        uint8_t marker = bytes[at + 1];
+        if (bytes[at] != 0xff)
+            return 0;
+        if (marker == 0xff) {
+            at++;
+        } else if (marker == 0xc0 || marker == 0xc1) {
+            height_width[0] = bytes[at + 5] << 8 | bytes[at + 6];
+            height_width[1] = bytes[at + 7] << 8 | bytes[at + 8];
+            return height_width[0] && height_width[1];
+        } else if (marker == 0xda || marker == 0xd9 || (marker > 0xc1 && marker < 0xd0 && marker != 0xc4 && marker != 0xcc)) {
+            return 0;
+        } else {
+            at += 2 + (bytes[at + 2] << 8 | bytes[at + 3]);
+        }
+    }
+    return -1;
+}
+
+static void measure_record(int file, struct source record, int label_width, float *labels, int32_t *height_width)
+{
+    uint8_t small[HEAD_SIZE], *head = small;
+    int64_t size = record.size < HEAD_SIZE ? record.size : HEAD_SIZE, picture_size;
+    if (!read_all(file, head, size, record.offset))
+        return;
+    int64_t start = picture_in(head, record.size, &picture_size);
+    if (!start || start > size || !read_labels(head, start, label_width, labels))
+        return;
+    int found = find_size(head + start, size - start < picture_size ? size - start : picture_size, height_width);
+    if (found < 0 && size < record.size) {
+        size = record.size < LONG_HEAD_SIZE ? record.size : LONG_HEAD_SIZE;
+        head = malloc(size);
+        if (head && read_all(file, head, size, record.offset))
+            find_size(head + start, size - start < picture_size ? size - start : picture_size, height_width);
+        free(head);
+    }
+}
+
+static int load(struct decoder *decoder, int file, struct source *source)
+{
+    int64_t size, start;
+    if (source->bytes || !source->size)
+        return source->size > 0;
+    if (!grow((void **)&decoder->record, &decoder->record_size, source->size) ||
+        !read_all(file, decoder->record, source->size, source->offset))
+        return 0;
+    start = picture_in(decoder->record, source->size, &size);
+    *source = (struct source){decoder->record + start, 0, size};
+    return start != 0;
+}
+
 /* ---- What Python calls ---- */
 
-/* For each picture its height and width; 0 and 0 when it is no JPEG of a usual kind: sequential, grey or YCbCr. */
-void jpeg_sizes(int count, const uint8_t *const *pictures, const size_t *sizes, int32_t *heights_widths)
+/* For each picture its height and width, and its labels when in a record. One of an unusual kind, or damaged, has height
+ * and width 1, and loses its size: `render` passes over it.
+ */
+void measure(int file, int count, struct source *sources, int label_width, float *labels, int32_t *heights_widths)
 {
     for (int k = 0; k < count; k++) {
-        const uint8_t *bytes = pictures[k];
-        int32_t *out = heights_widths + 2 * k;
-        size_t at = 2, size = sizes[k];
-        out[0] = out[1] = 0;
-        if (size < 4 || bytes[0] != 0xff || bytes[1] != 0xd8)
-            continue;
-        while (at + 9 <= size && bytes[at] == 0xff) {
-            uint8_t marker = bytes[at + 1];
-            if (marker == 0xff) {
-                at++;
-                continue;
-            }
-            if (marker == 0xc0 || marker == 0xc1) {
-                out[0] = bytes[at + 5] << 8 | bytes[at + 6];
-                out[1] = bytes[at + 7] << 8 | bytes[at + 8];
-            }
-            if (marker == 0xda || marker == 0xd9 || (marker >= 0xc0 && marker <= 0xcf && marker != 0xc4 && marker != 0xcc))
-                break;
-            at += 2 + (bytes[at + 2] << 8 | bytes[at + 3]);
+        int32_t *height_width = heights_widths + 2 * k;
+        height_width[0] = height_width[1] = 0;
+        if (sources[k].bytes)
+            find_size(sources[k].bytes, sources[k].size, height_width);
+        else
+            measure_record(file, sources[k], label_width, labels + (size_t)k * label_width, height_width);
+        if (!height_width[0] || !height_width[1]) {
+            height_width[0] = height_width[1] = 1;
+            sources[k].size = 0;
         }
     }
 }
@@ -322,8 +438,8 @@ void jpeg_sizes(int count, const uint8_t *const *pictures, const size_t *sizes, 
  *
  * boxes: the crops in pixels. flips: whether to mirror. changes: COLOURS numbers a picture, or NULL.
  */
-void render_crops(int count, const uint8_t *const *pictures, const size_t *sizes, const struct box *boxes,
-                  const uint8_t *flips, const float *changes, const struct target *target, uint8_t *out, uint8_t *done)
+void render(int file, int count, const struct source *sources, const struct box *boxes, const uint8_t *flips,
+            const float *changes, const struct target *target, uint8_t *out, uint8_t *done)
 {
     size_t pixels = (size_t)target->height * target->width;
     size_t picture_size = 3 * pixels * (target->as_bytes ? 1 : sizeof(float));
@@ -344,9 +460,12 @@ void render_crops(int count, const uint8_t *const *pictures, const size_t *sizes
         decoder->errors.output_message = stay_silent;
         if (!setjmp(decoder->failed)) {
             jpeg_create_decompress(&decoder->jpeg);
-            for (int k = 0; k < count; k++)
-                done[k] = render(decoder, target, pictures[k], sizes[k], boxes[k], flips[k],
-                                 changes ? changes + COLOURS * k : NULL, out + k * picture_size);
+            for (int k = 0; k < count; k++) {
+                struct source source = sources[k];
+                done[k] = load(decoder, file, &source) &&
+                          render_picture(decoder, target, source.bytes, source.size, boxes[k], flips[k],
+                                         changes ? changes + COLOURS * k : NULL, out + k * picture_size);
+            }
         }
         jpeg_destroy_decompress(&decoder->jpeg);
     }
@@ -355,5 +474,6 @@ void render_crops(int count, const uint8_t *const *pictures, const size_t *sizes
     free(decoder->planes);
     free(decoder->kept);
     free(decoder->mixed);
+    free(decoder->record);
     free(decoder);
 }

@@ -17,8 +17,9 @@ def prove(path: Path) -> None:
     picture = simplejpeg.encode_jpeg(np.random.default_rng(0).integers(0, 255, (40, 56, 3), np.uint8), 90)
     out = np.empty((1, 3, 16, 16), np.uint8)
     views = Views(np.array([[20, 12, 16, 16]]), np.array([False]))
-    assert native.jpeg_sizes([picture]).tolist() == [[40, 56]]
-    assert native.render([picture], views, Target.of((3, 16, 16), (0,) * 3, (1,) * 3, "uint8"), out).all()
+    sources = native.Sources.in_memory([picture])
+    assert sources.measure(np.empty(1, np.float32)).tolist() == [[40, 56]]
+    assert sources.render(views, Target.of((3, 16, 16), (0,) * 3, (1,) * 3, "uint8"), out).all()
     expected = simplejpeg.decode_jpeg(picture)[12:28, 20:36]
     assert np.abs(out[0].transpose(1, 2, 0).astype(int) - expected).max() <= 1, "error: wrong pixels"
 
