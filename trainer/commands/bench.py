@@ -21,7 +21,7 @@ def bench() -> None:
 def pipeline(
     data: Annotated[Path, typer.Option(help="The .rec file, its .idx beside it.")],
     threads: Annotated[str, typer.Option(help="Numbers of decode threads, with commas between.")] = "1,2",
-    engines: Annotated[str, typer.Option(help="Of kit, kit-wheel, mxnet and decode, with commas between.")] = "kit,mxnet",
+    engines: Annotated[str, typer.Option(help="Of kit, kit-wheel, mxnet, decode, commas between.")] = "kit,mxnet",
     batch_size: Annotated[int, typer.Option(min=1, help="Pictures a batch.")] = 64,
     size: Annotated[int, typer.Option(min=1, help="Height and width of the crops in pixels.")] = 224,
     dtype: Annotated[str, typer.Option(help="float32 or uint8, of the kit's batches.")] = "float32",

@@ -42,8 +42,8 @@ class TrainLoader:
     part: (i, n), the i-th of n workers that train together. Batch by batch each gets its own of the same stream, so all
     take equally many steps, and `examples`, epochs and positions are those of all parts together.
     dtype: "float32" for normalised levels, "uint8" for levels as they are. crop_only: whether to use the crop decoder
-    where there is one (`decoder` says which is used). ConfigError when the batches need more memory (`memory_bytes`) than
-    is free.
+    where there is one (`decoder` says which is used). ConfigError when there is less memory than the batches need
+    (`memory_bytes`).
     """
 
     def __init__(

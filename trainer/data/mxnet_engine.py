@@ -19,7 +19,7 @@ from trainer.data.target import Channels, Target
 from trainer.errors import ConfigError
 
 LIMITS = (
-    "input_engine \"mxnet\": a damaged picture can end the process or pass unseen (first: python -m trainer check FILE);"
+    "MXNet's iterator: a damaged picture can end the process or pass unseen (first: python -m trainer check FILE);"
     " after a stop inside an epoch its rest is drawn anew, so some records come twice and some not;"
     " two runs differ in their pictures; at most half of the processors decode"
 )  # fmt: skip
@@ -72,17 +72,17 @@ class MxnetLoader:
 
     def at(self, epoch: int, position: int, stop: Callable[[], bool] = lambda: False) -> Iterator[Batch]:
         """All batches from that place on. `stop` is there for the interface: this engine cannot be asked in between."""
-        epoch, position = divmod(epoch * self.examples + position, self.examples)
-        while True:
-            batch, row = self._empty_batch(epoch, position), 0
-            for images, labels, (epoch, position) in self._pieces(epoch, position):
-                while len(images):
-                    count = min(len(images), self._batch_size - row)
-                    batch.images[row : row + count], batch.labels[row : row + count] = images[:count], labels[:count]
-                    images, labels, row = images[count:], labels[count:], row + count
-                    if row == self._batch_size:
-                        yield batch
-                        batch, row = self._empty_batch(*self._place(epoch, position - len(images))), 0
+        place = epoch * self.examples + position
+        batch, row = self._empty_batch(place), 0
+        for images, labels in self._pieces(place):
+            while len(images):
+                count = min(len(images), self._batch_size - row)
+                batch.images[row : row + count], batch.labels[row : row + count] = images[:count], labels[:count]
+                images, labels, row = images[count:], labels[count:], row + count
+                if row == self._batch_size:
+                    yield batch
+                    place += row
+                    batch, row = self._empty_batch(place), 0
 
     def close(self) -> None:
         """Nothing to do: each iterator ends with its last reference."""
@@ -96,24 +96,23 @@ class MxnetLoader:
             verbose=False, **self._parameters,
         )  # fmt: skip
 
-    def _pieces(self, epoch: int, position: int) -> Iterator[tuple[np.ndarray, np.ndarray, tuple[int, int]]]:
-        """Endless (images, labels, place behind them), cut where epochs end; what fills up a last batch is left out."""
+    def _pieces(self, place: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Endless images and labels, cut where epochs end; what fills up a last batch is left out."""
+        epoch, position = divmod(place, self.examples)
         while True:
             for batch in self.iterator(epoch, position):
                 count = min(self._batch_size - batch.pad, self.examples - position)
+                yield batch.data[0].asnumpy()[:count], batch.label[0].asnumpy()[:count]
                 position += count
-                yield batch.data[0].asnumpy()[:count], batch.label[0].asnumpy()[:count], (epoch, position)
                 if position == self.examples:
                     break
-            epoch, position = epoch + (position == self.examples), position % self.examples
+            epoch, position = epoch + position // self.examples, position % self.examples
 
-    def _place(self, epoch: int, position: int) -> tuple[int, int]:
-        return divmod(epoch * self.examples + position, self.examples)
-
-    def _empty_batch(self, epoch: int, position: int) -> Batch:
-        labels = (self._batch_size,) if self._label_width == 1 else (self._batch_size, self._label_width)
+    def _empty_batch(self, place: int) -> Batch:
+        size = self._batch_size
+        labels = (size,) if self._label_width == 1 else (size, self._label_width)
         return Batch(
-            np.empty((self._batch_size, *self._shape), np.float32), np.empty(labels, np.float32), epoch, position
+            np.empty((size, *self._shape), np.float32), np.empty(labels, np.float32), *divmod(place, self.examples)
         )
 
 

@@ -36,10 +36,14 @@ class RecordWriter:
 
     def write(self, key: int, label: float, picture: bytes) -> None:
         """Appends one picture with one label; its key goes into the index and the record's id."""
+        self.write_framed(key, *frame(IMAGE_HEADER.pack(0, label, key, 0) + picture))
+
+    def write_framed(self, key: int, *pieces: bytes) -> None:
+        """Appends a record that has its framing already."""
         line = b"%d\t%d\n" % (key, self.bytes)
         self._idx.write(line)
         self._idx_hash.update(line)
-        for piece in frame(IMAGE_HEADER.pack(0, label, key, 0) + picture):
+        for piece in pieces:
             self._rec.write(piece)
             self._rec_hash.update(piece)
             self.bytes += len(piece)

@@ -14,7 +14,6 @@ from trainer.data.augment import Views
 from trainer.data.native.build import library_path
 from trainer.data.target import Target
 
-
 CROPS, WHOLE = "libjpeg-turbo, crops only", "simplejpeg and OpenCV, whole pictures"
 
 
