@@ -14,8 +14,8 @@ def start(t, resumed_step=0, epochs=2, **more):
         "t": t, "kind": "start", "version": "0.1.0", "mxnet": "1.9.1", "python": "3.11.7", "numpy": "1.23.5",
         "host": "here", "run": "r", "config": {}, "resumed_step": resumed_step, "epochs": epochs,
         "steps_total": int(epochs * STEPS_AN_EPOCH), "records_train": 3200, "records_val": 40, "devices": ["cpu(0)"],
-        "decode_threads_effective": 2, "classes": ["cat", "dog"], "learning_rate_peak": 0.1,
-        "batch_size": BATCH, **more,
+        "decode_threads_effective": 2, "decoder": "simplejpeg", "input_memory_mb": 12, "classes": ["cat", "dog"],
+        "learning_rate_peak": 0.1, "batch_size": BATCH, **more,
     }  # fmt: skip
 
 

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from trainer import __version__
+from trainer.commands import bench
 from trainer.commands.check import check
 from trainer.commands.export import export
 from trainer.commands.monitor import monitor
@@ -23,6 +24,7 @@ app = typer.Typer(
 )
 for command in (pack, check, train, stop, predict, export, report, monitor):
     app.command()(command)
+app.add_typer(bench.app, name="bench")
 
 
 def _print_version(wanted: bool) -> None:

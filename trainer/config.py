@@ -40,10 +40,11 @@ class Config(BaseModel):
     data_train: Path = _key("the path of a .rec file")
     data_val: Path | None = _key("the path of a .rec file", None)
     image_shape: tuple[Literal[3], Positive, Positive] = _key("[3, height, width]", (3, 224, 224))
-    num_classes: Annotated[int, Field(gt=1, strict=True)] = _key("a whole number above 1")
+    num_classes: Annotated[int, Field(gt=1, le=2**24, strict=True)] = _key("a whole number from 2 to 16777216")
     num_examples: Positive | None = _key("the images of one epoch, a whole number above 0 (left out: all)", None)
     label_width: Positive = _key("the number of labels in a record, a whole number above 0", 1)
-    decode_threads: Positive = _key("a whole number above 0", 4)
+    input_engine: Literal["kit", "mxnet"] = _key('"kit" or "mxnet" (MXNet\'s own iterator, for comparison)', "kit")
+    decode_threads: Annotated[int, Field(gt=0, le=4096, strict=True)] = _key("a whole number from 1 to 4096", 4)
     augmentation: Literal["imagenet", "crop", "pad", "none"] = _key(
         '"imagenet" (random resized crop, flip, colour), "crop" (the same without colour), '
         '"pad" (shift by up to 1/8, flip) or "none"',
@@ -68,7 +69,7 @@ class Config(BaseModel):
     precision: Literal["float32", "float16", "bfloat16"] = _key('"float32", "float16" or "bfloat16"', "float32")
 
     # Recipe
-    epochs: Number = _key("a number above 0", gt=0)
+    epochs: Number = _key("a number above 0, at most 1000000", gt=0, le=1e6)
     batch_size: Positive = _key("the images of one step on all devices together, a whole number above 0")
     base_learning_rate: Number | None = _key("the learning rate for a batch of 256, a number above 0", None, gt=0)
     learning_rate: Number | None = _key("the literal learning rate, a number above 0", None, gt=0)
@@ -118,7 +119,7 @@ def build(values: dict, *, source: str, folder: Path) -> Config:
     try:
         config = Config.model_validate(values)
     except ValidationError as error:
-        raise ConfigError(*_problems(error, source)) from error
+        raise ConfigError(*_problems(error, source), *_broken_rules_of_the_rest(values, error, source)) from error
     broken = [f"{source}: {rule}" for rule in broken_rules(config)]
     if broken:
         raise ConfigError(*broken)
@@ -138,12 +139,22 @@ def _problems(error: ValidationError, source: str) -> list[str]:
     return list(lines.values())
 
 
+def _broken_rules_of_the_rest(values: dict, error: ValidationError, source: str) -> list[str]:
+    """The rules that the good keys break among themselves, so that all problems are told at once."""
+    bad = {str(fault["loc"][0]) for fault in error.errors()}
+    try:
+        config = Config.model_validate({key: value for key, value in values.items() if key not in bad})
+    except ValidationError:  # a bad key is one that must be there
+        return []
+    return [f"{source}: {rule}" for rule in broken_rules(config) if not any(key in rule for key in bad)]
+
+
 def _problem(key: str, fault: dict, error: ValidationError) -> str:
     if fault["type"] == "extra_forbidden":
         near = difflib.get_close_matches(key, Config.model_fields, n=1)
         hint = f" (did you mean {near[0]}?)" if near else ""
         return f"{key} must be a known key{hint}, got {key} = {fault['input']!r}"
-    got = "nothing" if fault["type"] == "missing" else _value_at(key, fault)
+    got = "nothing" if fault["type"] == "missing" and len(fault["loc"]) == 1 else _value_at(key, fault)
     return f"{key} must be {Config.model_fields[key].description}, got {got}"
 
 

@@ -4,13 +4,12 @@ import pytest
 from trainer.data.augment import (
     AUGMENTATIONS,
     NUMBERS,
-    _crop_box,
-    centre_crop,
+    Views,
+    _crop_boxes,
+    centre_boxes,
     epoch_order,
     random_numbers,
-    random_resized_crop,
-    shift,
-    validation_crop,
+    show,
 )
 
 NUMBERS_OF_MANY = random_numbers(1, 0, np.arange(4000))
@@ -21,6 +20,15 @@ def gradient(height, width):
     y, x = np.mgrid[0:height, 0:width]
     red, green = y * 255 / max(height - 1, 1), x * 255 / max(width - 1, 1)
     return np.stack([red, green, np.full((height, width), 7)], -1).astype(np.uint8)
+
+
+def augmented(name, image, height, width, numbers=NUMBERS_OF_MANY[0]):
+    views = AUGMENTATIONS[name](np.array([image.shape[:2]]), height, width, numbers[None])
+    return show(image, views, 0, height, width)
+
+
+def crop_boxes(height, width, numbers):
+    return _crop_boxes(np.tile([height, width], (len(numbers), 1)), numbers)
 
 
 def test_random_numbers_are_even_and_independent_of_their_company():
@@ -52,8 +60,7 @@ def test_each_epochs_order_is_a_permutation_of_its_own():
 
 @pytest.mark.parametrize("height, width", [(375, 500), (500, 375), (28, 28), (1, 1), (1, 900), (2000, 3)])
 def test_crop_boxes_lie_in_the_picture(height, width):
-    for numbers in NUMBERS_OF_MANY[:500]:
-        left, top, box_width, box_height = _crop_box(height, width, numbers)
+    for left, top, box_width, box_height in crop_boxes(height, width, NUMBERS_OF_MANY[:500]):
         assert box_width >= 1
         assert box_height >= 1
         assert 0 <= left <= width - box_width
@@ -61,7 +68,7 @@ def test_crop_boxes_lie_in_the_picture(height, width):
 
 
 def test_crop_boxes_have_the_areas_and_shapes_of_the_recipe():
-    boxes = np.array([_crop_box(375, 500, numbers) for numbers in NUMBERS_OF_MANY])
+    boxes = crop_boxes(375, 500, NUMBERS_OF_MANY)
     areas, ratios = boxes[:, 2] * boxes[:, 3] / (375 * 500), boxes[:, 2] / boxes[:, 3]
     assert 0.079 < areas.min() < 0.1
     assert 0.9 < areas.max() <= 1
@@ -73,14 +80,14 @@ def test_crop_boxes_have_the_areas_and_shapes_of_the_recipe():
 
 
 def test_a_picture_too_thin_for_any_try_gives_its_middle():
-    assert _crop_box(10, 1000, NUMBERS_OF_MANY[0]) == (493, 0, 13, 10)
+    assert crop_boxes(10, 1000, NUMBERS_OF_MANY[:1]).tolist() == [[494, 0, 13, 10]]
 
 
 @pytest.mark.parametrize("name", AUGMENTATIONS)
 @pytest.mark.parametrize("height, width", [(40, 60), (224, 224), (1, 1), (3, 400), (700, 500)])
 def test_every_augmentation_gives_the_size_from_any_picture(name, height, width):
     for numbers in NUMBERS_OF_MANY[:5]:
-        image = AUGMENTATIONS[name](gradient(height, width), 32, 48, numbers)
+        image = augmented(name, gradient(height, width), 32, 48, numbers)
         assert (image.shape, image.dtype) == ((32, 48, 3), np.uint8)
 
 
@@ -88,7 +95,7 @@ def test_every_augmentation_gives_the_size_from_any_picture(name, height, width)
 def test_half_of_the_pictures_are_flipped(name):
     flipped = 0
     for numbers in NUMBERS_OF_MANY[:400]:
-        green = AUGMENTATIONS[name](gradient(64, 64), 32, 32, numbers)[8:24, 8:24, 1].astype(int)
+        green = augmented(name, gradient(64, 64), 32, 32, numbers)[8:24, 8:24, 1].astype(int)
         flipped += green[:, 0].mean() > green[:, -1].mean()
     assert 150 < flipped < 250
 
@@ -96,8 +103,8 @@ def test_half_of_the_pictures_are_flipped(name):
 def test_crops_show_the_part_of_their_box():
     image = gradient(200, 300)
     for numbers in NUMBERS_OF_MANY[:100]:
-        left, top, width, height = _crop_box(200, 300, numbers)
-        crop = random_resized_crop(image, 32, 32, numbers).astype(float)
+        left, top, width, height = crop_boxes(200, 300, numbers[None])[0]
+        crop = augmented("crop", image, 32, 32, numbers).astype(float)
         greens = sorted((crop[:, 0, 1].mean(), crop[:, -1, 1].mean()))
         assert abs(greens[0] - (left + width / 64) * 255 / 299) < 6
         assert abs(greens[1] - (left + width - width / 64) * 255 / 299) < 6
@@ -107,8 +114,8 @@ def test_crops_show_the_part_of_their_box():
 def test_colours_change_within_the_recipes_range_and_stay_on_average():
     image = np.full((8, 8, 3), (120, 100, 80), np.uint8)
     image[:4] //= 2
-    means = np.array([AUGMENTATIONS["imagenet"](image, 8, 8, n).mean((0, 1)) for n in NUMBERS_OF_MANY[:1500]])
-    plain = np.array([AUGMENTATIONS["crop"](image, 8, 8, n).mean((0, 1)) for n in NUMBERS_OF_MANY[:1500]])
+    means = np.array([augmented("imagenet", image, 8, 8, n).mean((0, 1)) for n in NUMBERS_OF_MANY[:1500]])
+    plain = np.array([augmented("crop", image, 8, 8, n).mean((0, 1)) for n in NUMBERS_OF_MANY[:1500]])
     assert np.abs(means.mean(0) - plain.mean(0)).max() < 2
     assert (means / plain).min() > 0.2
     assert (means / plain).max() < 1.9
@@ -119,12 +126,12 @@ def test_brightness_alone_multiplies_and_contrast_keeps_the_mean():
     numbers = NUMBERS_OF_MANY[0].copy()
     numbers[24:27], numbers[27:30] = 0.5, 0.0  # factors of 1, no lighting
     image = gradient(64, 64) // 2
-    plain = AUGMENTATIONS["crop"](image, 32, 32, numbers).astype(float)
+    plain = augmented("crop", image, 32, 32, numbers).astype(float)
 
     def changed(kind, value):
         own = numbers.copy()
         own[24 + kind] = value
-        return AUGMENTATIONS["imagenet"](image, 32, 32, own).astype(float)
+        return augmented("imagenet", image, 32, 32, own).astype(float)
 
     grey = plain @ [0.299, 0.587, 0.114]
     assert np.abs(changed(0, 0.75) - plain * 1.2).max() <= 1
@@ -134,19 +141,19 @@ def test_brightness_alone_multiplies_and_contrast_keeps_the_mean():
 
 def test_pad_moves_by_up_to_an_eighth_into_black():
     image = np.full((32, 32, 3), 200, np.uint8)
-    black_rows = [int((shift(image, 32, 32, n)[:, 16, 0] == 0).sum()) for n in NUMBERS_OF_MANY[:400]]
-    black_columns = [int((shift(image, 32, 32, n)[16, :, 0] == 0).sum()) for n in NUMBERS_OF_MANY[:400]]
+    black_rows = [int((augmented("pad", image, 32, 32, n)[:, 16, 0] == 0).sum()) for n in NUMBERS_OF_MANY[:400]]
+    black_columns = [int((augmented("pad", image, 32, 32, n)[16, :, 0] == 0).sum()) for n in NUMBERS_OF_MANY[:400]]
     assert set(black_rows) == set(black_columns) == {0, 1, 2, 3, 4}
 
 
 def test_validation_of_small_pictures_is_the_picture():
     image = gradient(28, 28)
-    assert np.array_equal(validation_crop(image, 28, 28), image)
+    assert np.array_equal(augmented("none", image, 28, 28), image)
 
 
 @pytest.mark.parametrize("height, width", [(375, 500), (500, 375), (256, 256), (64, 64)])
 def test_validation_shows_the_middle_without_an_eighth(height, width):
-    crop = validation_crop(gradient(height, width), 224, 224).astype(float) / 255
+    crop = augmented("none", gradient(height, width), 224, 224).astype(float) / 255
     side = min(height, width) * 224 / 256
     for red_green, size in ((0, height), (1, width)):
         low, high = crop[..., red_green].min(), crop[..., red_green].max()
@@ -155,6 +162,17 @@ def test_validation_shows_the_middle_without_an_eighth(height, width):
 
 
 def test_a_centre_crop_keeps_proportions():
-    crop = centre_crop(gradient(100, 300), 50, 50, enlarge=1.0).astype(float)
+    boxes = centre_boxes(np.array([[100, 300]]), 50, 50, enlarge=1.0)
+    crop = show(gradient(100, 300), Views(boxes, np.zeros(1, bool)), 0, 50, 50).astype(float)
     assert abs(crop[0, :, 1].min() - 85) < 3
     assert abs(crop[0, :, 1].max() - 170) < 3
+
+
+def test_views_of_many_pictures_are_those_of_each():
+    sizes, numbers = np.array([[40, 60], [300, 20], [1, 1], [224, 224]]), NUMBERS_OF_MANY[:4]
+    for name, augmentation in AUGMENTATIONS.items():
+        together = augmentation(sizes, 32, 48, numbers)
+        for k in range(4):
+            alone = augmentation(sizes[k : k + 1], 32, 48, numbers[k : k + 1])
+            for field, value in vars(alone).items():
+                assert value is None or np.array_equal(value[0], getattr(together, field)[k]), (name, field)

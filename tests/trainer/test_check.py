@@ -15,7 +15,7 @@ from trainer.data.framing import MAGIC
 from trainer.data.record_writer import RecordWriter
 from trainer.data.records import index_path, open_records
 from trainer.data.verify import verify
-from trainer.errors import DataError
+from trainer.errors import ConfigError, DataError
 
 COUNT = 12
 
@@ -238,3 +238,26 @@ def test_the_command_makes_an_index(path):
     assert command(path, "--rebuild-index").exit_code == 0
     assert command(path).exit_code == 0
     assert not [file for file in Path(path.parent).iterdir() if "partial" in file.name]
+
+
+def test_a_clean_copy_holds_the_whole_records_byte_for_byte(path, tmp_path):
+    places, before = offsets(path), path.read_bytes()
+    overwrite(path, places[3] + 32, b"\0" * 4)
+    path.write_bytes(path.read_bytes()[:-20])
+    copy = tmp_path / "clean.rec"
+    ended = CliRunner().invoke(app, ["check", str(path), "--clean-copy", str(copy)])
+    assert ended.exit_code == 66
+    assert copy.read_bytes() == before[: places[3]] + before[places[4] : places[11]]
+    records = open_records(copy)
+    assert records.keys.tolist() == [100, 101, 102, *range(104, 111)]
+    assert verified(copy).ok
+
+
+def test_a_clean_copy_of_nothing_or_onto_the_file_itself_is_refused(path, tmp_path):
+    refused = CliRunner().invoke(app, ["check", str(path), "--clean-copy", str(path)])
+    assert isinstance(refused.exception, ConfigError)
+    junk = tmp_path / "junk.rec"
+    junk.write_bytes(b"junk" * 9)
+    empty = CliRunner().invoke(app, ["check", str(junk), "--clean-copy", str(tmp_path / "c.rec")])
+    assert isinstance(empty.exception, DataError)
+    assert not list(tmp_path.glob("c.*"))

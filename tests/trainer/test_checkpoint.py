@@ -70,6 +70,7 @@ def test_a_damaged_checkpoint_is_passed_over(training, name, harm):
         flipped = content[:half] + bytes([content[half] ^ 1]) + content[half + 1 :]
         path.write_bytes({"cut": content[:half], "flip": flipped, "empty": b""}[harm])
     assert checkpoint.newest(training.run).name == "00000001-0"
+    assert [line.split(":")[0].rsplit("/", 1)[1] for line in checkpoint.damaged(training.run)] == ["00000002-0"]
 
 
 def test_leftovers_of_a_killed_writer_do_not_push_out_good_ones(training):
@@ -81,13 +82,13 @@ def test_leftovers_of_a_killed_writer_do_not_push_out_good_ones(training):
     assert checkpoint.newest(training.run).name == "00000002-0"
 
 
-@pytest.mark.parametrize("content", [None, "nonsense\n", "00000007-0\n", ""])
+@pytest.mark.parametrize("content", [None, b"nonsense\n", b"00000007-0\n", b"", b"\xff\xfe\x00"])
 def test_a_wrong_latest_is_no_obstacle(training, content):
     training.save(1)
     training.save(2)
     training.run.latest.unlink()
     if content is not None:
-        training.run.latest.write_text(content)
+        training.run.latest.write_bytes(content)
     assert checkpoint.newest(training.run).name == "00000002-0"
 
 

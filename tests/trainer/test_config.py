@@ -72,7 +72,7 @@ def test_what_is_written_as_toml_reads_back_equal(tmp_path):
         ({"learning_rate_step_epochs": [60, 30]}, r"learning_rate_step_epochs must be rising, got \[60.0, 30.0\]"),
         ({"momentum": 1}, "momentum must be a number of 0 or more, below 1, got 1"),
         ({"label_smoothing": 1.5}, "label_smoothing must be"),
-        ({"num_classes": 1}, "num_classes must be a whole number above 1, got 1"),
+        ({"num_classes": 1}, "num_classes must be a whole number from 2 to 16777216, got 1"),
         ({"augmentation": "mild"}, "augmentation must be .*, got 'mild'"),
         ({"std": [1, 0, 1]}, r"std must be three numbers above 0 .*, got 0 at std\[1\]"),
         ({"std": [1, 1]}, "std must be three numbers above 0"),
@@ -91,6 +91,12 @@ def test_all_problems_are_told_at_once():
     with pytest.raises(ConfigError) as caught:
         build(batch_size=-1, momentum=3, colour="red", epochs=None)
     assert [problem.split()[1] for problem in caught.value.problems] == ["epochs", "batch_size", "momentum", "colour"]
+
+
+def test_a_bad_key_hides_no_broken_rule():
+    with pytest.raises(ConfigError) as caught:
+        build(colour="red", precision="float16", batch_size=3, devices=["cpu(0)", "cpu(1)"])
+    assert [problem.split()[1] for problem in caught.value.problems] == ["colour", "batch_size", "precision"]
 
 
 def test_rules_between_keys_are_told_together():

@@ -1,3 +1,4 @@
+import os
 import threading
 import time
 from contextlib import closing
@@ -9,8 +10,9 @@ import numpy as np
 import pytest
 import simplejpeg
 
-from trainer.data.augment import epoch_order, random_numbers, random_resized_crop, validation_crop
+from trainer.data.augment import AUGMENTATIONS, epoch_order, random_numbers, show
 from trainer.data.decode import decode
+from trainer.data.framing import BadRecordError
 from trainer.data.labels import check_labels
 from trainer.data.loader import TrainLoader, validation_batches
 from trainer.data.record_writer import RecordWriter
@@ -19,6 +21,7 @@ from trainer.errors import ConfigError, DataError
 
 MEAN, STD = (120.0, 110.0, 100.0), (60.0, 50.0, 40.0)
 COUNT = 53
+LEVEL = 1.01 / min(STD)  # by how much the decoders' pixels may differ
 
 
 def picture(number):
@@ -61,6 +64,12 @@ def take(records, count, at=(0, 0), **changes):
 def validate(records, **changes):
     values = {"batch_size": 10, "image_shape": (3, 24, 24), "mean": MEAN, "std": STD, "threads": 2} | changes
     return list(validation_batches(records, **values))
+
+
+def shown(augmentation, number, numbers=None):
+    image = decode(picture(number))
+    views = AUGMENTATIONS[augmentation](np.array([image.shape[:2]]), 24, 24, numbers)
+    return show(image, views, 0, 24, 24)
 
 
 def normalised(image):
@@ -116,11 +125,38 @@ def test_seeds_and_epochs_differ(records):
 
 
 def test_pixels_are_the_normalised_crop(records):
-    batch = take(records, 1, augmentation="crop")[0]
+    batch = take(records, 1, augmentation="crop", crop_only=False)[0]
     numbers = random_numbers(5, 0, np.arange(10))
     for row, i in enumerate(epoch_order(COUNT, 5, 0)[:10]):
-        crop = random_resized_crop(decode(picture(i)), 24, 24, numbers[row])
-        assert np.abs(batch.images[row] - normalised(crop)).max() < 1e-5
+        assert np.abs(batch.images[row] - normalised(shown("crop", i, numbers[row : row + 1]))).max() < 1e-5
+
+
+@pytest.mark.parametrize("augmentation", ["imagenet", "crop", "pad", "none"])
+def test_both_decoders_show_the_same(records, augmentation):
+    crops, whole = (take(records, 12, augmentation=augmentation, crop_only=only) for only in (True, False))
+    most = LEVEL * (3 if augmentation == "imagenet" else 1)  # stronger colours make differences larger
+    assert np.abs(stream(crops)[0] - stream(whole)[0]).max() < most
+    assert np.array_equal(stream(crops)[1], stream(whole)[1])
+
+
+@pytest.mark.parametrize("crop_only", [True, False], ids=["crops", "whole"])
+def test_bytes_are_the_levels_that_floats_are_made_of(records, crop_only):
+    levels, floats = (
+        take(records, 3, augmentation="crop", dtype=dtype, crop_only=crop_only) for dtype in ("uint8", "float32")
+    )
+    assert {batch.images.dtype for batch in levels} == {np.dtype(np.uint8)}
+    unnormalised = stream(floats)[0] * np.reshape(STD, (3, 1, 1)) + np.reshape(MEAN, (3, 1, 1))
+    assert np.abs(unnormalised - stream(levels)[0]).max() <= 0.501
+
+
+@pytest.mark.parametrize("parts, batch_size", [(2, 10), (3, 7), (5, 30)])
+def test_parts_share_the_stream_of_one(records, parts, batch_size):
+    whole = take(records, 6, batch_size=parts * batch_size)
+    shares = [take(records, 6, batch_size=batch_size, part=(index, parts)) for index in range(parts)]
+    assert same(whole, [batch for step in zip(*shares, strict=True) for batch in step])
+    at = (whole[4].epoch, whole[4].position)
+    for index, share in enumerate(shares):
+        assert same(share[4:], take(records, 2, at=at, batch_size=batch_size, part=(index, parts)))
 
 
 def test_validation_sees_each_record_once_in_order(records):
@@ -130,7 +166,7 @@ def test_validation_sees_each_record_once_in_order(records):
     images, labels = stream(batches)
     assert labels.tolist() == list(range(COUNT))
     for i in (0, 17, 52):
-        assert np.abs(images[i] - normalised(validation_crop(decode(picture(i)), 24, 24))).max() < 1e-5
+        assert np.abs(images[i] - normalised(shown("none", i))).max() < LEVEL
     assert same(batches, validate(records, batch_size=100, threads=1))
 
 
@@ -175,11 +211,12 @@ def damaged(path, count, bad, how=lambda content: content[: len(content) // 2]):
 DAMAGES = {"cut": lambda content: content[: len(content) // 2], "empty": lambda _: b"", "words": lambda _: b"words"}
 
 
+@pytest.mark.parametrize("crop_only", [True, False], ids=["crops", "whole"])
 @pytest.mark.parametrize("how", DAMAGES.values(), ids=DAMAGES)
-def test_a_bad_record_is_replaced_by_the_next_good_one_and_told_once(tmp_path, how):
+def test_a_bad_record_is_replaced_by_the_next_good_one_and_told_once(tmp_path, how, crop_only):
     told = []
     records = damaged(tmp_path / "bad.rec", 30, {7}, how)
-    batches = take(records, 9, report=lambda kind, **fields: told.append((kind, fields)))
+    batches = take(records, 9, report=lambda kind, **fields: told.append((kind, fields)), crop_only=crop_only)
     _, labels = stream(batches)
     for epoch in range(3):
         order = epoch_order(30, 5, epoch).tolist()
@@ -190,7 +227,7 @@ def test_a_bad_record_is_replaced_by_the_next_good_one_and_told_once(tmp_path, h
     kind, fields = told[0]
     assert (kind, fields["key"], fields["offset"]) == ("bad_record", 1007, records.offsets[7])
     assert fields["reason"]
-    assert same(batches, take(records, 3, batch_size=30, threads=1))
+    assert same(batches, take(records, 3, batch_size=30, threads=1, crop_only=crop_only))
 
 
 def test_too_many_bad_records_end_it_with_their_list(tmp_path):
@@ -249,30 +286,62 @@ def test_closing_ends_the_threads(records):
     assert not decoders()
 
 
+class Watched:
+    """The same file, with something done before each read."""
+
+    def __init__(self, records, before):
+        self._records, self._before = records, before
+
+    def __getattr__(self, name):
+        return getattr(self._records, name)
+
+    def __len__(self):
+        return len(self._records)
+
+    def read(self, i):
+        self._before(i)
+        return self._records.read(i)
+
+
 def test_only_a_few_batches_are_made_ahead(records):
     read = []
-
-    class Counting:
-        """The same file, which also notes what is read."""
-
-        def __getattr__(self, name):
-            return getattr(records, name)
-
-        def __len__(self):
-            return len(records)
-
-        def read(self, i):
-            read.append(i)
-            return records.read(i)
-
-    with loader(Counting()) as made:
+    with loader(Watched(records, read.append), crop_only=False) as made:
         batches = made.at(0, 0)
         next(batches)
         until = time.monotonic() + 5
-        while len(read) < 30 and time.monotonic() < until:
+        while len(set(read)) < 30 and time.monotonic() < until:
             time.sleep(0.01)
         time.sleep(0.1)
-        assert len(read) == 30
+        assert len(set(read)) == 30
+
+
+def test_a_disk_that_never_answers_is_told_of_and_holds_up_neither_stop_nor_end(records, monkeypatch):
+    monkeypatch.setattr("trainer.data.loader._TOLD_SECONDS", 0.5)
+    monkeypatch.setattr("trainer.data.workers._CLOSE_SECONDS", 0.2)
+    told, never = [], threading.Event()
+    watched = Watched(records, lambda i: never.wait())
+    with loader(watched, report=lambda kind, **f: told.append((kind, f)), crop_only=False) as made:
+        assert next(made.at(0, 0, stop=lambda: len(told) == 2), None) is None
+    never.set()
+    assert [kind for kind, _ in told] == ["data_wait"] * 2
+    assert told[0][1]["path"] == str(records.path)
+    assert 0.5 <= told[0][1]["seconds"] < told[1][1]["seconds"]
+
+
+def test_a_failing_disk_is_named_with_file_and_place(records):
+    os.close(records._descriptor)
+    records._descriptor = os.open(records.path, os.O_WRONLY)
+    with pytest.raises(DataError, match="train.rec: reading at byte 0 failed: Bad file descriptor"):
+        records.labels(0)
+    with pytest.raises(BadRecordError, match="reading .*train.rec at byte 0 failed: Bad file descriptor"):
+        records.read(0)
+
+
+def test_batches_that_no_memory_holds_are_refused_with_both_numbers(records):
+    with pytest.raises(ConfigError, match=r"batch_size = 10: .* take 58,800,000 MB of memory, but [\d,]+ MB are free"):
+        take(records, 1, image_shape=(3, 350_000, 350_000))
+    with loader(records, batch_size=8, dtype="uint8") as made:
+        assert made.memory_bytes == 4 * 8 * 3 * 24 * 24
 
 
 def labelled(path, labels):

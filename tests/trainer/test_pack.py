@@ -16,6 +16,7 @@ import mxnet as mx
 import numpy as np
 import pytest
 import simplejpeg
+import tiny_data
 from typer.testing import CliRunner
 
 from trainer.__main__ import app
@@ -473,3 +474,27 @@ def test_impossible_folders(tmp_path):
     for folders, message in (((source, source / "out"), "outside of SOURCE"), ((source / "no", tmp_path), "a folder")):
         with pytest.raises(ConfigError, match=message):
             CliRunner().invoke(app, ["pack", *map(str, folders)], catch_exceptions=False)
+
+
+def test_a_link_to_a_folder_above_brings_nothing_again(tmp_path):
+    source = tmp_path / "source"
+    for name in ("a", "b"):
+        (source / name).mkdir(parents=True)
+        for number in range(3):
+            (source / name / f"{number}.jpg").write_bytes(tiny_data.picture(number % 2, number))
+    (source / "b" / "loop").symlink_to("..")
+    packed = pack(source, tmp_path / "out", Options(), 1, lambda _total: nullcontext(lambda _done: None))
+    assert packed.train["class_counts"] == [2, 2]
+    assert packed.val["class_counts"] == [1, 1]
+
+
+def test_pictures_of_other_kinds_are_refused_by_name(tmp_path):
+    source = tmp_path / "source"
+    for name in ("a", "b"):
+        (source / name).mkdir(parents=True)
+        for number in range(20):
+            (source / name / f"{number}.jpg").write_bytes(tiny_data.picture(number % 2, number))
+    (source / "a" / "photo.webp").write_bytes(b"RIFF....WEBP")
+    packed = pack(source, tmp_path / "out", Options(), 1, lambda _total: nullcontext(lambda _done: None))
+    refused = packed.train["rejected"] + packed.val["rejected"]
+    assert [entry["file"] for entry in refused] == ["a/photo.webp"]

@@ -252,6 +252,33 @@ def test_bad_input_is_told_before_anything_starts(tiny_recipe, changes, code, me
     assert not run.checkpoints.exists()
 
 
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"network": "resnet51", "num_layers": None}, "network must be"),
+        ({"network": "inceptionv3", "num_layers": None}, "image_shape must be"),
+    ],
+)
+def test_check_knows_the_networks(tiny_recipe, changes, message):
+    run = write_config(tiny_recipe, **changes)
+    result = subprocess.run(
+        [*COMMAND, "train", "--check", str(run.config)], capture_output=True, text=True, check=False
+    )
+    assert result.returncode == 78
+    assert f"{run.config}: {message}" in result.stderr
+
+
+def test_a_run_whose_checkpoints_are_all_damaged_does_not_start_over_in_silence(tiny_recipe):
+    run = write_config(tiny_recipe, epochs=4)
+    stop_after_steps(run, 5)
+    for path in run.checkpoints.glob("*/weights.params"):
+        path.write_bytes(path.read_bytes()[:-1])
+    result = train(run)
+    assert result.returncode == 66, result.stderr
+    assert "checksums differ" in result.stderr
+    assert "must hold a whole checkpoint; remove it to train from the start" in result.stderr
+
+
 def test_two_trainers_never_share_a_run(tiny_recipe):
     run = write_config(tiny_recipe, epochs=500, display_steps=1)
     with training(run) as process:

@@ -64,10 +64,13 @@ def _start(event: dict) -> str:
     text = (
         f"training {network} on {', '.join(event['devices'])}: {event['records_train']:,} images, batch "
         f"{event['batch_size']}, {event['epochs']:g} epochs = {event['steps_total']:,} steps, learning rate up to "
-        f"{event['learning_rate_peak']:g}, {event['decode_threads_effective']} decode threads"
+        f"{event['learning_rate_peak']:g}, {event['decode_threads_effective']} decode threads "
+        f"({event['decoder']}; batches take {event['input_memory_mb']:,} MB)"
     )
     if event["resumed_step"]:
         text = f"continuing at step {event['resumed_step']:,}; {text}"
+    for line in event.get("rejected", []):
+        text += f"\npassed over: {line}"
     for key, (old, new) in event.get("changed", {}).items():
         text += f"\nchanged since the checkpoint: {key} = {new!r}, was {old!r}"
     if event.get("init_from"):
@@ -105,7 +108,15 @@ def _bad_record(event: dict) -> str:
     return f"bad record {event['key']} at offset {event['offset']}: {event['reason']}"
 
 
+def _data_wait(event: dict) -> str:
+    return f"no data for {duration(event['seconds'])}: {event['path']} is slow to read, or its disk hangs"
+
+
+def _engine(event: dict) -> str:
+    return event["limits"]
+
+
 _LINES = {
     "start": _start, "step": _step, "validation": _validation, "checkpoint": _checkpoint, "stop": _stop,
-    "bad_record": _bad_record,
+    "bad_record": _bad_record, "data_wait": _data_wait, "engine": _engine,
 }

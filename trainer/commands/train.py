@@ -2,6 +2,7 @@
 
 import json
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
@@ -12,7 +13,7 @@ from trainer.commands import train_imagenet
 from trainer.commands.console import console_reporter
 from trainer.commands.report import print_result
 from trainer.config import Config, build, load
-from trainer.errors import ConfigError, TrainerError
+from trainer.errors import ConfigError, DiskError, TrainerError
 from trainer.observe import events
 from trainer.observe.monitor import spawn_monitor
 from trainer.observe.report import write_report
@@ -61,6 +62,7 @@ def train(
     """
     if check is not None:
         checked = load(check)
+        _check_network(checked, str(check))
         _finished(Run(checked.run_directory), checked)
         print(f"{check}: valid")
         return
@@ -112,6 +114,7 @@ def _say(line: str) -> None:
 def _train(config: Config, source: Path | None, as_json: bool) -> None:
     run = Run(config.run_directory)
     stop = stop_on_signals()
+    _check_network(config, str(source or "command line"))
     run.directory.mkdir(parents=True, exist_ok=True)
     with lease.hold(run):
         if not _finished(run, config):
@@ -121,9 +124,6 @@ def _train(config: Config, source: Path | None, as_json: bool) -> None:
 
 
 def _train_held(run: Run, config: Config, stop) -> None:
-    from trainer.learn.devices import set_environment
-
-    set_environment(config)
     spawn_monitor(run)
     log = events.event_writer(run.events)
     from trainer.learn.session import train as train_session
@@ -132,8 +132,22 @@ def _train_held(run: Run, config: Config, stop) -> None:
         with console_reporter() as show:
             train_session(config, run, _both(log, show), stop)
     except TrainerError:
-        write_report(run)
+        with suppress(DiskError):  # a full disk must not hide what happened
+            write_report(run)
         raise
+
+
+def _check_network(config: Config, source: str) -> None:
+    """Only MXNet knows which networks there are and which images they take."""
+    from trainer.learn.devices import set_environment
+
+    set_environment(config)
+    from trainer.learn.model import build_network
+
+    try:
+        build_network(config)
+    except ConfigError as error:
+        raise ConfigError(*(f"{source}: {problem}" for problem in error.problems)) from error
 
 
 def _both(first, second):

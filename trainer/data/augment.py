@@ -1,11 +1,13 @@
 """Random crops, flips and colours. What happens to a picture depends on (seed, epoch, position in the epoch) only.
 
-So it does not change with the threads, the batch size or a resume.
+So it does not change with the threads, the batch size or a resume. An augmentation says what happens to pictures of
+given sizes (`Views`), all at once; doing it is `show` here, or the crop decoder without decoding the rest.
 """
 
 import functools
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import cv2
 import numpy as np
@@ -29,10 +31,28 @@ _LIGHTING_AXES = np.array(
     [[-0.5675, 0.7192, 0.4009], [-0.5808, -0.0045, -0.8140], [-0.5836, -0.6948, 0.4203]]
 ) * np.array([55.46, 4.794, 1.148])
 _GREY = np.array([0.299, 0.587, 0.114])
-_ORDERS = ((0, 1, 2), (0, 2, 1), (1, 0, 2), (1, 2, 0), (2, 0, 1), (2, 1, 0))
+_ORDERS = np.array([(0, 1, 2), (0, 2, 1), (1, 0, 2), (1, 2, 0), (2, 0, 1), (2, 1, 0)])
 
 Numbers = np.ndarray
-Augmentation = Callable[[np.ndarray, int, int, Numbers], np.ndarray]
+
+
+@dataclass(frozen=True)
+class Views:
+    """What is shown of n pictures.
+
+    boxes: int32 [n, 4], the crop's left, top, width and height in pixels, which is then scaled to the target.
+    flips: bool [n], mirrored. changes: float32 [n, 15], or None: the colours' 3 x 3 matrix, the 3 offsets, and 3 more
+    for each level of the crop's mean grey. moves: int [n, 2], or None: right and down, in pixels of the target.
+    """
+
+    boxes: np.ndarray
+    flips: np.ndarray
+    changes: np.ndarray | None = None
+    moves: np.ndarray | None = None
+
+
+# Of sizes [n, 2] (height, width), the target's height and width, numbers [n, NUMBERS].
+Augmentation = Callable[[np.ndarray, int, int, Numbers], Views]
 
 
 def hashed(*keys: np.ndarray | int) -> np.ndarray:
@@ -62,77 +82,76 @@ def epoch_order(count: int, seed: int, epoch: int) -> np.ndarray:
     return np.argsort(hashed(seed, epoch, np.arange(count), NUMBERS), kind="stable")
 
 
-def random_resized_crop(image: np.ndarray, height: int, width: int, numbers: Numbers) -> np.ndarray:
-    """A part of random area, shape and place, scaled to the size and flipped half of the time."""
-    left, top, part_width, part_height = _crop_box(image.shape[0], image.shape[1], numbers)
-    part = image[top : top + part_height, left : left + part_width]
-    return _flip(scale(part, height, width), numbers)
+def random_resized_crop(sizes: np.ndarray, _height: int, _width: int, numbers: Numbers) -> Views:
+    """A part of random area, shape and place, flipped half of the time."""
+    return Views(_crop_boxes(sizes, numbers), numbers[:, _FLIP] < 0.5)
 
 
-def _crop_box(height: int, width: int, numbers: Numbers) -> tuple[int, int, int, int]:
-    """left, top, width, height; the largest centred box of an allowed shape when no try fits into the picture."""
-    areas = (_SMALLEST_AREA + (1 - _SMALLEST_AREA) * numbers[_AREAS]) * (height * width)
-    ratios = np.exp((2 * numbers[_RATIOS] - 1) * _LOG_RATIO)
-    widths, heights = np.rint(np.sqrt(areas * ratios)), np.rint(np.sqrt(areas / ratios))
-    fits = (widths <= width) & (heights <= height) & (widths >= 1) & (heights >= 1)
-    if fits.any():
-        first = fits.argmax()
-        box_width, box_height = int(widths[first]), int(heights[first])
-        left, top = numbers[_LEFT] * (width - box_width + 1), numbers[_TOP] * (height - box_height + 1)
-        return int(left), int(top), box_width, box_height
-    box_width, box_height = min(width, round(height * 4 / 3)), min(height, round(width * 4 / 3))
-    return (width - box_width) // 2, (height - box_height) // 2, box_width, box_height
+def _crop_boxes(sizes: np.ndarray, numbers: Numbers) -> np.ndarray:
+    """The largest centred box of an allowed shape when no try fits into the picture."""
+    areas = (_SMALLEST_AREA + (1 - _SMALLEST_AREA) * numbers[:, _AREAS]) * sizes.prod(1, keepdims=True)
+    ratios = np.exp((2 * numbers[:, _RATIOS] - 1) * _LOG_RATIO)
+    tries = np.rint(np.sqrt([areas / ratios, areas * ratios]))  # [height or width, n, try]
+    fits = ((tries >= 1) & (tries <= sizes.T[..., None])).all(0)
+    shape = np.take_along_axis(tries, fits.argmax(1)[None, :, None], 2)[..., 0].T
+    places = numbers[:, [_TOP, _LEFT]]
+    none = ~fits.any(1)
+    if none.any():
+        shape[none] = np.minimum(sizes, np.rint(sizes[:, ::-1] * (4 / 3)))[none]
+        places[none] = 0.5
+    return _boxes((places * (sizes - shape + 1)).astype(np.int32), shape)
 
 
-def random_colours(image: np.ndarray, height: int, width: int, numbers: Numbers) -> np.ndarray:
-    """A random resized crop with brightness, contrast and saturation (each up to 40 %) and lighting changed.
-
-    All of them are linear in (red, green, blue, 1), so they are multiplied first and applied once.
-    """
-    crop = random_resized_crop(image, height, width, numbers)
-    grey = float(_GREY @ cv2.mean(crop)[:3])
-    change = _lighting(numbers[_LIGHTING])
-    factors = 1 + _JITTER_STRENGTH * (2 * numbers[_JITTER] - 1)
-    for kind in _ORDERS[int(numbers[_ORDER] * len(_ORDERS))]:
-        change = change @ _jitter(kind, factors[kind], grey)
-    return cv2.transform(crop, change[:3])
+def _boxes(corners: np.ndarray, shapes: np.ndarray) -> np.ndarray:
+    """From [n, 2] in the order of arrays (y, x) to boxes in the order of pictures (x, y)."""
+    return np.concatenate([corners[:, ::-1], shapes[:, ::-1]], 1).astype(np.int32)
 
 
-def _jitter(kind: int, factor: float, grey: float) -> np.ndarray:
-    change = np.eye(4)
-    change[:3, :3] *= factor
-    if kind == 1:  # contrast: away from the picture's mean grey
-        change[:3, 3] = (1 - factor) * grey
-    elif kind == 2:  # saturation: away from each pixel's grey
-        change[:3, :3] += (1 - factor) * _GREY
-    return change
+def random_colours(sizes: np.ndarray, height: int, width: int, numbers: Numbers) -> Views:
+    """A random resized crop with brightness, contrast and saturation (each up to 40 %) and lighting changed."""
+    crop = random_resized_crop(sizes, height, width, numbers)
+    return Views(crop.boxes, crop.flips, _colour_changes(numbers))
+
+
+def _colour_changes(numbers: Numbers) -> np.ndarray:
+    """All changes are linear in (red, green, blue, mean grey, 1), so they are multiplied first and applied once."""
+    change = _lighting(numbers[:, _LIGHTING])
+    jitters = _jitters(1 + _JITTER_STRENGTH * (2 * numbers[:, _JITTER] - 1))
+    orders = _ORDERS[(numbers[:, _ORDER] * len(_ORDERS)).astype(int)]
+    for turn in range(3):
+        change = change @ jitters[np.arange(len(numbers)), orders[:, turn]]
+    parts = [change[:, :3, :3].reshape(-1, 9), change[:, :3, 4], change[:, :3, 3]]
+    return np.concatenate(parts, 1).astype(np.float32)
+
+
+def _jitters(factors: np.ndarray) -> np.ndarray:
+    """[n, 3, 5, 5]: brightness, contrast (away from the mean grey), saturation (away from each pixel's grey)."""
+    changes = np.tile(np.eye(5), (*factors.shape, 1, 1))
+    changes[..., :3, :3] *= factors[..., None, None]
+    changes[:, 1, :3, 3] = 1 - factors[:, 1, None]
+    changes[:, 2, :3, :3] += (1 - factors[:, 2, None, None]) * _GREY
+    return changes
 
 
 def _lighting(numbers: Numbers) -> np.ndarray:
-    """Three normal deviates (Box-Muller) along the colour axes, the same for all pixels."""
-    deviates = np.sqrt(-2 * np.log1p(-numbers[:3])) * np.cos(2 * math.pi * numbers[3:])
-    change = np.eye(4)
-    change[:3, 3] = _LIGHTING_AXES @ deviates * _LIGHTING_STRENGTH
-    return change
+    """[n, 5, 5]: three normal deviates (Box-Muller) along the colour axes, the same for all pixels."""
+    deviates = np.sqrt(-2 * np.log1p(-numbers[:, :3])) * np.cos(2 * math.pi * numbers[:, 3:])
+    changes = np.tile(np.eye(5), (len(numbers), 1, 1))
+    changes[:, :3, 4] = deviates @ _LIGHTING_AXES.T * _LIGHTING_STRENGTH
+    return changes
 
 
-def shift(image: np.ndarray, height: int, width: int, numbers: Numbers) -> np.ndarray:
+def shift(sizes: np.ndarray, height: int, width: int, numbers: Numbers) -> Views:
     """The picture at the size, moved by up to 1/8 of it into a black border, flipped half of the time."""
-    pad_y, pad_x = round(height / 8), round(width / 8)
-    whole = centre_crop(image, height, width, enlarge=1.0)
-    padded = np.zeros((height + 2 * pad_y, width + 2 * pad_x, 3), np.uint8)
-    padded[pad_y : pad_y + height, pad_x : pad_x + width] = whole
-    top, left = int(numbers[_TOP] * (2 * pad_y + 1)), int(numbers[_LEFT] * (2 * pad_x + 1))
-    return _flip(padded[top : top + height, left : left + width], numbers)
+    pads = np.array([round(width / 8), round(height / 8)])
+    moves = pads - (numbers[:, [_LEFT, _TOP]] * (2 * pads + 1)).astype(int)
+    return Views(centre_boxes(sizes, height, width, enlarge=1.0), numbers[:, _FLIP] < 0.5, moves=moves)
 
 
-def _flip(image: np.ndarray, numbers: Numbers) -> np.ndarray:
-    return cv2.flip(image, 1) if numbers[_FLIP] < 0.5 else image
-
-
-def validation_crop(image: np.ndarray, height: int, width: int, _numbers: Numbers | None = None) -> np.ndarray:
+def validation_view(sizes: np.ndarray, height: int, width: int, _numbers: Numbers | None = None) -> Views:
     """What validation and prediction see: the middle of the picture, its border of 1/8 left out above 32 px."""
-    return centre_crop(image, height, width, enlarge=validation_enlargement(height))
+    boxes = centre_boxes(sizes, height, width, enlarge=validation_enlargement(height))
+    return Views(boxes, np.zeros(len(sizes), bool))
 
 
 def validation_enlargement(height: int) -> float:
@@ -140,12 +159,37 @@ def validation_enlargement(height: int) -> float:
     return 1.0 if height <= 32 else 256 / 224
 
 
-def centre_crop(image: np.ndarray, height: int, width: int, *, enlarge: float) -> np.ndarray:
-    """The middle of the picture, as if it was first scaled to just cover `enlarge` times the size."""
-    factor = enlarge * max(height / image.shape[0], width / image.shape[1])
-    part_height, part_width = max(1, round(height / factor)), max(1, round(width / factor))
-    top, left = (image.shape[0] - part_height) // 2, (image.shape[1] - part_width) // 2
-    return scale(image[top : top + part_height, left : left + part_width], height, width)
+def centre_boxes(sizes: np.ndarray, height: int, width: int, *, enlarge: float) -> np.ndarray:
+    """The middle of each picture, as if it was first scaled to just cover `enlarge` times the size."""
+    target = np.array([height, width])
+    factors = enlarge * (target / sizes).max(1, keepdims=True)
+    shapes = np.maximum(1, np.rint(target / factors)).astype(int)
+    return _boxes((sizes - shapes) // 2, shapes)
+
+
+def show(image: np.ndarray, views: Views, k: int, height: int, width: int) -> np.ndarray:
+    """View k of a decoded picture: uint8 [height, width, 3]."""
+    left, top, part_width, part_height = views.boxes[k]
+    shown = scale(image[top : top + part_height, left : left + part_width], height, width)
+    if views.changes is not None:
+        shown = cv2.transform(shown, _transform(shown, views.changes[k]))
+    if views.moves is not None:
+        shown = _moved(shown, *views.moves[k])
+    return cv2.flip(shown, 1) if views.flips[k] else shown
+
+
+def _transform(image: np.ndarray, change: np.ndarray) -> np.ndarray:
+    grey = _GREY @ cv2.mean(image)[:3]
+    return np.column_stack([change[:9].reshape(3, 3), change[9:12] + grey * change[12:]])
+
+
+def _moved(image: np.ndarray, right: int, down: int) -> np.ndarray:
+    height, width = image.shape[:2]
+    out = np.zeros_like(image)
+    out[max(down, 0) : height + down, max(right, 0) : width + right] = image[
+        max(-down, 0) : height - down, max(-right, 0) : width - right
+    ]
+    return out
 
 
 def scale(image: np.ndarray, height: int, width: int) -> np.ndarray:
@@ -160,5 +204,5 @@ AUGMENTATIONS: dict[str, Augmentation] = {
     "imagenet": random_colours,
     "crop": random_resized_crop,
     "pad": shift,
-    "none": validation_crop,
+    "none": validation_view,
 }

@@ -12,6 +12,8 @@ from trainer.errors import DataError
 
 # The ones that MXNet's im2rec takes.
 PICTURE_SUFFIXES = (".jpeg", ".jpg", ".png")
+# Pictures that cannot be packed: they are refused by name, where other files are only counted.
+OTHER_PICTURE_SUFFIXES = (".bmp", ".gif", ".tif", ".tiff", ".webp")
 _VALIDATION_NAMES = ("val", "validation", "test")
 
 
@@ -102,7 +104,7 @@ def _list_pictures(root: Path, folder: Path, classes: list[str]) -> tuple[list[P
         for path in _walk(folder / name):
             status = _status(path)
             is_file = stat.S_ISREG(status.st_mode) or stat.S_ISLNK(status.st_mode)
-            if not is_file or path.suffix.lower() not in PICTURE_SUFFIXES:
+            if not is_file or path.suffix.lower() not in PICTURE_SUFFIXES + OTHER_PICTURE_SUFFIXES:
                 ignored += 1
             else:
                 files.append(PictureFile(os.path.relpath(path, root), label, status.st_size, status.st_mtime_ns))
@@ -112,7 +114,9 @@ def _list_pictures(root: Path, folder: Path, classes: list[str]) -> tuple[list[P
 def _walk(folder: Path) -> Iterator[Path]:
     """All files below a folder in the order of im2rec: a folder's files, then its folders, each by name."""
     for where, folders, names in os.walk(folder, followlinks=True, onerror=_raise):
-        folders.sort()
+        # A link to a folder above would bring everything again, under a wrong class.
+        above = {os.path.realpath(parent) for parent in (where, *Path(where).parents)}
+        folders[:] = sorted(name for name in folders if os.path.realpath(os.path.join(where, name)) not in above)
         yield from (Path(where, name) for name in sorted(names))
 
 

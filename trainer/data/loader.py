@@ -1,66 +1,36 @@
 """Batches from records: threads decode ahead of the one that trains."""
 
+import time
 from collections import deque
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as NotDone
+from contextlib import closing
 from functools import partial
 
 import numpy as np
 
-from trainer.data.augment import AUGMENTATIONS, epoch_order, random_numbers, validation_crop
-from trainer.data.bad_records import BadRecords, describe
-from trainer.data.buffers import Buffers
-from trainer.data.decode import decode
+from trainer.data import native
+from trainer.data.augment import AUGMENTATIONS, epoch_order, random_numbers
+from trainer.data.bad_records import BadRecords
+from trainer.data.batch import Batch
 from trainer.data.framing import BadRecordError
-from trainer.data.labels import label_width
+from trainer.data.memory import check_memory
 from trainer.data.records import RecordFile
+from trainer.data.source import PICTURES_A_TASK, Source
 from trainer.data.target import Channels, Target
-from trainer.errors import ConfigError, DataError
+from trainer.data.workers import Workers
+from trainer.errors import ConfigError
 
-# Enough to bridge a slow batch. Memory: these, the one begun next and the one in use.
+# Enough to bridge a slow batch.
 PREFETCHED_BATCHES = 2
-_PICTURES_A_TASK = 16
+# In memory at once: those, the one begun next and the one in use.
+_BATCHES = PREFETCHED_BATCHES + 2
+_LOOK_SECONDS = 0.5
+_TOLD_SECONDS = 10.0
 
 Task = Callable[[], None]
-
-
-@dataclass(frozen=True)
-class Batch:
-    """images: float32 [n, 3, height, width], normalised. labels: float32 [n], or [n, label_width] when wider than 1.
-
-    position: where its first record stands in the order of the epoch.
-    """
-
-    images: np.ndarray
-    labels: np.ndarray
-    epoch: int
-    position: int
-
-
-class Source:
-    """One file's records, as rows of batches."""
-
-    def __init__(self, records: RecordFile, target: Target, batch_size: int):
-        self.records, self.target = records, target
-        self._buffers = Buffers((batch_size, 3, target.height, target.width))
-        self._label_width = label_width(records)
-
-    def empty_batch(self, count: int, epoch: int, position: int) -> Batch:
-        labels = (count,) if self._label_width == 1 else (count, self._label_width)
-        return Batch(self._buffers.take()[:count], np.empty(labels, np.float32), epoch, position)
-
-    def read(self, i: int) -> tuple[np.ndarray, np.ndarray]:
-        """Labels and decoded picture of record i; BadRecordError."""
-        labels, picture = self.records.read(i)
-        if len(labels) != self._label_width:
-            raise BadRecordError(f"the record has {len(labels)} labels, the first of the file {self._label_width}")
-        return labels, decode(picture)
-
-    def write(self, labels: np.ndarray, image: np.ndarray, batch: Batch, row: int) -> None:
-        """Puts a picture that has its final size into the batch."""
-        batch.labels[row] = labels if self._label_width > 1 else labels[0]
-        self.target.write(image, batch.images[row])
+Plan = Iterator[tuple[Batch, list[Task]]]
 
 
 class TrainLoader:
@@ -68,6 +38,12 @@ class TrainLoader:
 
     A damaged record is reported once, and the next whole one of the epoch takes its place: the only exception to
     'once'. DataError with the list when they are too many. `examples` is the length of an epoch.
+
+    part: (i, n), the i-th of n workers that train together. Batch by batch each gets its own of the same stream, so all
+    take equally many steps, and `examples`, epochs and positions are those of all parts together.
+    dtype: "float32" for normalised levels, "uint8" for levels as they are. crop_only: whether to use the crop decoder
+    where there is one (`decoder` says which is used). ConfigError when there is less memory than the batches need
+    (`memory_bytes`).
     """
 
     def __init__(
@@ -83,58 +59,74 @@ class TrainLoader:
         threads: int,
         num_examples: int | None = None,
         report: Callable[..., None] | None = None,
+        dtype: str = "float32",
+        part: tuple[int, int] = (0, 1),
+        crop_only: bool = True,
     ):
         if num_examples is not None and num_examples > len(records):
             raise ConfigError(
                 f"num_examples must be at most {len(records)}, the records of {records.path}, got {num_examples}"
             )
         self.examples = num_examples or len(records)
-        self._source = Source(records, Target.of(image_shape, mean, std), batch_size)
-        self._augment = AUGMENTATIONS[augmentation]
-        self._batch_size, self._seed, self._report = batch_size, seed, report
+        target = Target.of(image_shape, mean, std, dtype)
+        self.threads = threads
+        self.decoder = native.decoder_name() if crop_only else native.WHOLE
+        self.memory_bytes = _BATCHES * batch_size * target.bytes
+        check_memory(self.memory_bytes, f"batch_size = {batch_size}: the {_BATCHES} batches prepared ahead and in use")
+        self._source = Source(records, target, AUGMENTATIONS[augmentation], batch_size, crop_only)
+        self._batch_size, self._seed, self._report, self._part = batch_size, seed, report, part
         self._bad = BadRecords(records)
-        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="decode")
+        self._workers = Workers(threads)
 
-    def at(self, epoch: int, position: int) -> Iterator[Batch]:
-        """All batches from that place on, the same as if those before it had been taken too."""
-        for batch in _prefetched(self._pool, self._plan(epoch * self.examples + position)):
+    def at(self, epoch: int, position: int, stop: Callable[[], bool] = lambda: False) -> Iterator[Batch]:
+        """All batches from that place on, the same as if those before it had been taken too.
+
+        They end when there is no data for a while and stop() is true.
+        """
+        index, count = self._part
+        first = epoch * self.examples + position + index * self._batch_size
+        plan = self._plan(first, count * self._batch_size)
+        for batch in _prefetched(self._workers, plan, stop, self._told_of_waiting):
             for bad in self._bad.news() if self._report else ():
                 self._report("bad_record", **bad)
             yield batch
 
     def close(self) -> None:
         """Ends the threads; what they have not begun is dropped."""
-        self._pool.shutdown(cancel_futures=True)
+        self._workers.close()
 
-    def _plan(self, place: int) -> Iterator[tuple[Batch, list[Task]]]:
+    def _told_of_waiting(self, seconds: float) -> None:
+        if self._report:
+            self._report("data_wait", seconds=round(seconds, 1), path=str(self._source.records.path))
+
+    def _plan(self, place: int, stride: int) -> Plan:
         while True:
             epoch, position = divmod(place, self.examples)
             batch = self._source.empty_batch(self._batch_size, epoch, position)
             yield batch, list(self._tasks(batch, place))
-            place += self._batch_size
+            place += stride
 
     def _tasks(self, batch: Batch, place: int) -> Iterator[Task]:
         """Tasks end where an epoch does: each fills rows from one epoch's order."""
         row = 0
         while row < self._batch_size:
             epoch, position = divmod(place + row, self.examples)
-            count = min(_PICTURES_A_TASK, self._batch_size - row, self.examples - position)
+            count = min(PICTURES_A_TASK, self._batch_size - row, self.examples - position)
             order = epoch_order(len(self._source.records), self._seed, epoch)
             yield partial(self._fill, batch, row, count, epoch, order, position)
             row += count
 
     def _fill(self, batch: Batch, row: int, count: int, epoch: int, order: np.ndarray, position: int) -> None:
-        source, target = self._source, self._source.target
         numbers = random_numbers(self._seed, epoch, np.arange(position, position + count))
-        for k in range(count):
-            labels, image = self._whole(order, position + k)
-            source.write(labels, self._augment(image, target.height, target.width, numbers[k]), batch, row + k)
+        undone = self._source.fill_crops(batch, row, order[position : position + count], numbers)
+        for k in undone:
+            self._fill_whole(batch, row + k, order, position + k, numbers[k])
 
-    def _whole(self, order: np.ndarray, position: int) -> tuple[np.ndarray, np.ndarray]:
+    def _fill_whole(self, batch: Batch, row: int, order: np.ndarray, position: int, numbers: np.ndarray) -> None:
         while True:
             i = order[position % len(order)]
             try:
-                return self._source.read(i)
+                return self._source.fill(batch, row, i, numbers)
             except BadRecordError as error:
                 self._bad.add(i, error)  # ends the loop: it raises before all are bad
             position += 1
@@ -150,54 +142,56 @@ def validation_batches(
     threads: int,
 ) -> Iterator[Batch]:
     """Every record exactly once, in the order of the file, the last batch shorter; DataError at a damaged record."""
-    source = Source(records, Target.of(image_shape, mean, std), batch_size)
-    pool = ThreadPoolExecutor(threads, thread_name_prefix="decode")
-    try:
-        yield from _prefetched(pool, _validation_plan(source, batch_size))
-    finally:
-        pool.shutdown(cancel_futures=True)
+    source = Source(records, Target.of(image_shape, mean, std), AUGMENTATIONS["none"], batch_size)
+    with closing(Workers(threads)) as workers:
+        yield from _prefetched(workers, _validation_plan(source, batch_size))
 
 
-def _validation_plan(source: Source, batch_size: int) -> Iterator[tuple[Batch, list[Task]]]:
+def _validation_plan(source: Source, batch_size: int) -> Plan:
     total = len(source.records)
     for start in range(0, total, batch_size):
         batch = source.empty_batch(min(batch_size, total - start), 0, start)
-        rows = range(0, len(batch.images), _PICTURES_A_TASK)
-        yield batch, [partial(_fill_in_order, source, batch, row) for row in rows]
+        rows = range(0, len(batch.images), PICTURES_A_TASK)
+        yield batch, [partial(source.fill_in_order, batch, row) for row in rows]
 
 
-def _fill_in_order(source: Source, batch: Batch, first_row: int) -> None:
-    target = source.target
-    for row in range(first_row, min(first_row + _PICTURES_A_TASK, len(batch.images))):
-        i = batch.position + row
-        try:
-            labels, image = source.read(i)
-        except BadRecordError as error:
-            bad = describe(source.records, i, error.reason)
-            raise DataError(
-                f"{source.records.path}: the record with key {bad['key']} at byte {bad['offset']} is damaged "
-                f"({error.reason}), and validation must see every record: pack the file again"
-            ) from error
-        source.write(labels, validation_crop(image, target.height, target.width), batch, row)
-
-
-def _prefetched(pool: ThreadPoolExecutor, plan: Iterator[tuple[Batch, list[Task]]]) -> Iterator[Batch]:
+def _prefetched(
+    workers: Workers, plan: Plan, stop: Callable[[], bool] = lambda: False, told: Callable[[float], None] | None = None
+) -> Iterator[Batch]:
     """The plan's batches in its order, PREFETCHED_BATCHES of them made ahead; raises what a task raised."""
     started: deque[tuple[Batch, list[Future]]] = deque()
     try:
         for batch, tasks in plan:
-            started.append((batch, [pool.submit(task) for task in tasks]))
+            started.append((batch, [workers.submit(task) for task in tasks]))
             if len(started) > PREFETCHED_BATCHES:
-                yield _finished(*started.popleft())
+                if not _finished(started[0][1], stop, told):
+                    return
+                yield started.popleft()[0]
         while started:
-            yield _finished(*started.popleft())
+            if not _finished(started[0][1], stop, told):
+                return
+            yield started.popleft()[0]
     finally:
         for _, futures in started:
             for future in futures:
                 future.cancel()
 
 
-def _finished(batch: Batch, futures: list[Future]) -> Batch:
+def _finished(futures: list[Future], stop: Callable[[], bool], told: Callable[[float], None] | None) -> bool:
+    """Waits for all; False when asked to stop before. Tells of a long wait, ever less often."""
+    began, next_told = time.monotonic(), _TOLD_SECONDS
     for future in futures:
-        future.result()
-    return batch
+        while True:
+            try:
+                future.result(_LOOK_SECONDS)
+                break
+            except NotDone:
+                if future.done():
+                    raise
+            waited = time.monotonic() - began
+            if stop():
+                return False
+            if told and waited >= next_told:
+                told(waited)
+                next_told *= 2
+    return True

@@ -36,8 +36,12 @@ class RecordWriter:
 
     def write(self, key: int, label: float, picture: bytes) -> None:
         """Appends one picture with one label; its key goes into the index and the record's id."""
+        self.write_framed(key, *frame(IMAGE_HEADER.pack(0, label, key, 0) + picture))
+
+    def write_framed(self, key: int, *pieces: bytes) -> None:
+        """Appends a record that has its framing already."""
         self._idx.write([b"%d\t%d\n" % (key, self.bytes)])
-        self.bytes += self._rec.write(frame(IMAGE_HEADER.pack(0, label, key, 0) + picture))
+        self.bytes += self._rec.write(list(pieces))
         self.records += 1
 
     @property

@@ -17,6 +17,7 @@ from trainer.data.framing import (
     unpack_image,
 )
 from trainer.data.manifest import read_manifest
+from trainer.data.native import Sources
 from trainer.errors import DataError
 
 _LINE = rb"\d{1,18}\t\d{1,18}"
@@ -45,6 +46,11 @@ class RecordFile:
         image = unpack_image(self.payload(i))
         return image.labels, image.picture
 
+    def sources(self, records: np.ndarray) -> Sources:
+        """These records, for the crop decoder to read."""
+        offsets = self.offsets[records]
+        return Sources.in_file(self._descriptor, offsets, self._ends[records] - offsets)
+
     def payload(self, i: int) -> bytes:
         """The bytes of record i, of all its parts; BadRecordError when it is damaged."""
         offset, end = int(self.offsets[i]), int(self._ends[i])
@@ -55,7 +61,7 @@ class RecordFile:
                 return data[PART_HEAD.size : PART_HEAD.size + length]
             return join_parts(lambda at, size: os.pread(self._descriptor, size, at), offset, end)[0]
         except OSError as error:
-            raise BadRecordError(f"reading failed: {error.strerror}") from error
+            raise BadRecordError(f"reading {self.path} at byte {offset} failed: {error.strerror}") from error
 
     def labels(self, i: int) -> np.ndarray:
         """The labels of record i; cheaper than `read` for the usual record of one label. BadRecordError."""

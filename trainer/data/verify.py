@@ -53,19 +53,29 @@ class Verified:
         return not self.bad and not self.problems
 
 
-def verify(path: Path, *, threads: int, rebuild_index: bool, advance: Callable[[float], None]) -> Verified:
+def verify(
+    path: Path,
+    *,
+    threads: int,
+    rebuild_index: bool,
+    advance: Callable[[float], None],
+    keep: Callable[[int, bytes], None] = lambda _key, _record: None,
+) -> Verified:
     """Checks all records of a file, its index and its manifest; makes the index anew when asked to.
 
-    `advance` gets the bytes done. DataError when the file cannot be read at all.
+    `advance` gets the bytes done; `keep` gets each record that is whole: its key (its own id where the index has none)
+    and its bytes, framing and all. DataError when the file cannot be read at all.
     """
     try:
         with open(path, "rb", buffering=0) as file:
-            return _verify(path, file.fileno(), threads, rebuild_index, advance)
+            return _verify(path, file.fileno(), threads, rebuild_index, advance, keep)
     except OSError as error:
         raise DataError(f"{path}: must be a RecordIO file, but cannot be read: {error.strerror}") from error
 
 
-def _verify(path: Path, descriptor: int, threads: int, rebuild_index: bool, advance: Callable) -> Verified:
+def _verify(
+    path: Path, descriptor: int, threads: int, rebuild_index: bool, advance: Callable, keep: Callable
+) -> Verified:
     read, size = partial(_read, path, descriptor), os.fstat(descriptor).st_size
     found, ids, starts = Verified(), [], []
     keys = {} if rebuild_index else _keys(path, found)
@@ -74,6 +84,9 @@ def _verify(path: Path, descriptor: int, threads: int, rebuild_index: bool, adva
         if examined.id is not None:
             ids.append(examined.id)
             starts.append(examined.start)
+        if examined.id is not None and examined.reason is None:
+            end = examined.end if examined.stray is None else examined.stray
+            keep(keys.get(examined.start, examined.id), read(examined.start, end - examined.start))
         advance(examined.end - examined.start)
     if rebuild_index and starts:
         write_index(path, ids, starts)

@@ -65,6 +65,12 @@ def save(run: Run, config: Config, progress: Progress, network, trainer) -> dict
     }
 
 
+def damaged(run: Run) -> list[str]:
+    """What is wrong with each checkpoint that cannot be continued from; a killed writer's leftovers are no loss."""
+    found = {path: _damage(path) for path in sorted(run.checkpoints.glob("*")) if not path.name.endswith(_UNFINISHED)}
+    return [f"{path}: {damage}" for path, damage in found.items() if damage]
+
+
 def newest(run: Run) -> Path | None:
     """The newest complete checkpoint: LATEST's, or the one with the most steps among those that are whole."""
     return next(iter(_whole(run)), None)
@@ -162,7 +168,7 @@ def _whole(run: Run) -> list[Path]:
     steps = {path: read_state(path)[0].step for path in run.checkpoints.glob("*") if not _damage(path)}
     ordered = sorted(steps, key=steps.get, reverse=True)
     try:
-        latest = run.checkpoints / run.latest.read_text().strip()
+        latest = run.checkpoints / run.latest.read_text(errors="replace").strip()
     except OSError:
         return ordered
     return sorted(ordered, key=lambda path: path != latest)

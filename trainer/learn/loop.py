@@ -46,6 +46,7 @@ class Loop:
         self.speed = Speed()
         self.losses = deque()
         self.validator = None
+        self.reported_step = None
         self.loss = self.learning_rate = None
         self.saved_at = self.started = time.monotonic()
         self.before = Progress(**vars(self.progress))
@@ -55,7 +56,7 @@ class Loop:
 
         NonFiniteLossError when a loss is NaN or infinite: nothing is saved then.
         """
-        batches = self.loader.at(*divmod(self.progress.samples, self.examples))
+        batches = self.loader.at(*divmod(self.progress.samples, self.examples), stop=lambda: bool(self.stop))
         try:
             self._validate_if_due()  # a run that was stopped inside a validation owes it
             while self.progress.samples < self.goal and not self.stop:
@@ -80,7 +81,9 @@ class Loop:
 
     def _step(self, batches) -> None:
         waiting_since = time.monotonic()
-        batch = next(batches)
+        batch = next(batches, None)
+        if batch is None:  # asked to stop while there was no data
+            return
         waited = time.monotonic() - waiting_since
         self.learning_rate = learning_rate(self.config, self.progress.samples, self.examples)
         losses = self.stepper.step(batch, self.progress.step, self.learning_rate)
@@ -101,10 +104,11 @@ class Loop:
     def _give_up(self, what: str, step: int, rate: float) -> None:
         """The weights that gave such a loss may have been saved while their own losses were still good."""
         checkpoint.forget_from(self.run, step)
+        kept = "the last good checkpoint is kept" if checkpoint.newest(self.run) else "no checkpoint was written yet"
         raise NonFiniteLossError(
             f"the {what} (learning rate {rate:.4g}, batch {self.config.batch_size}, warm-up "
             f"{self.config.warmup_epochs:g} epochs): lower the learning rate or lengthen the warm-up; "
-            f"the last good checkpoint is kept"
+            f"{kept}"
         )
 
     def _report_if_due(self) -> None:
@@ -114,8 +118,12 @@ class Loop:
             self._report_step()
 
     def _report_step(self) -> None:
+        """Nothing when the step has been reported, or this process has not made one yet."""
+        if self.progress.step in (self.reported_step, self.before.step):
+            return
         if self.loss is None:
             self._read_losses(0)
+        self.reported_step = self.progress.step
         self.report(
             "step", step=self.progress.step, steps_total=total_steps(self.config, self.examples),
             epoch=round(self.progress.samples / self.examples, 4), epochs=self.config.epochs,
@@ -140,6 +148,7 @@ class Loop:
         if not self._validation_due():
             return
         self._read_losses(0)
+        self._report_step()
         self.speed.pause()
         self.validator = self.validator or Validator(self.config, self.stepper.contexts)
         result = self.validator.validate(self.stepper.network, self.validation_records, self.stop)

@@ -8,7 +8,7 @@ import mxnet as mx
 import numpy as np
 
 from trainer.config import Config
-from trainer.data.loader import Batch
+from trainer.data.batch import Batch
 from trainer.learn.schedule import peak_learning_rate
 from trainer.learn.session import make_stepper, open_checked, train_loader
 

@@ -7,8 +7,7 @@ from pathlib import Path
 import mxnet as mx
 import numpy as np
 
-from trainer.data.augment import validation_crop
-from trainer.data.decode import decode
+from trainer.data.fill import fill_validation
 from trainer.data.records import BadRecordError
 from trainer.data.target import Target
 from trainer.learn.export import load_exported, read_card
@@ -59,7 +58,7 @@ def _predict_batch(network, files: list[Path], target: Target, names: list[str],
 
 def _read(file: Path, target: Target) -> np.ndarray:
     image = np.empty((3, target.height, target.width), np.float32)
-    target.write(validation_crop(decode(file.read_bytes()), target.height, target.width), image)
+    fill_validation(file.read_bytes(), target, image)
     return image
 
 

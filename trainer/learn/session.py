@@ -14,8 +14,9 @@ from trainer.config import Config
 from trainer.data.labels import check_labels
 from trainer.data.loader import TrainLoader
 from trainer.data.manifest import read_manifest
+from trainer.data.mxnet_engine import MxnetLoader
 from trainer.data.records import RecordFile, open_records
-from trainer.errors import ConfigError, NonFiniteLossError
+from trainer.errors import ConfigError, DataError, NonFiniteLossError
 from trainer.learn import checkpoint
 from trainer.learn.checkpoint import Progress
 from trainer.learn.devices import contexts
@@ -39,12 +40,12 @@ def train(config: Config, run: Run, report, stop) -> str:
         records = opened.enter_context(closing(open_checked(config.data_train, config)))
         validation = config.data_val and opened.enter_context(closing(open_checked(config.data_val, config)))
         loader = opened.enter_context(closing(train_loader(records, config, report)))
-        saved = checkpoint.newest(run)
+        saved, rejected = _continue_from(run)
         changed = _changed_since(saved, config) if saved else {}
         stepper, taken = make_stepper(config, saved)
         progress = checkpoint.load(saved, stepper.network, stepper.trainer) if saved else _beginning(config, loader)
         loop = Loop(config, run, stepper, loader, validation, report, stop, progress)
-        report("start", **_start_fields(loop, records), changed=changed, init_from=taken)
+        report("start", **_start_fields(loop, records), changed=changed, init_from=taken, rejected=rejected)
         return _run(loop)
 
 
@@ -63,6 +64,15 @@ def _run(loop: Loop) -> str:
     return reason
 
 
+def _continue_from(run: Run) -> tuple[Path | None, list[str]]:
+    """The newest whole checkpoint, and what is wrong with the others; DataError when there are others only."""
+    saved, rejected = checkpoint.newest(run), checkpoint.damaged(run)
+    if rejected and saved is None:
+        advice = f"{run.checkpoints}: must hold a whole checkpoint; remove it to train from the start"
+        raise DataError("\n".join([*rejected, advice]))
+    return saved, rejected
+
+
 def open_checked(path, config: Config) -> RecordFile:
     """A record file whose labels fit the configuration."""
     records = open_records(path)
@@ -70,7 +80,7 @@ def open_checked(path, config: Config) -> RecordFile:
     return records
 
 
-def train_loader(records: RecordFile, config: Config, report) -> TrainLoader:
+def train_loader(records: RecordFile, config: Config, report) -> TrainLoader | MxnetLoader:
     """ConfigError when a batch is larger than the epoch."""
     examples = min(len(records), config.num_examples or len(records))
     if config.batch_size > examples:
@@ -78,7 +88,8 @@ def train_loader(records: RecordFile, config: Config, report) -> TrainLoader:
             f"batch_size must be at most the images of an epoch ({examples} in {config.data_train}), "
             f"got {config.batch_size}"
         )
-    return TrainLoader(
+    engine = TrainLoader if config.input_engine == "kit" else MxnetLoader
+    return engine(
         records, batch_size=config.batch_size, image_shape=config.image_shape, mean=config.mean, std=config.std,
         augmentation=config.augmentation, seed=config.seed, threads=config.decode_threads,
         num_examples=config.num_examples, report=report,
@@ -137,7 +148,8 @@ def _start_fields(loop: Loop, records: RecordFile) -> dict:
         "steps_total": total_steps(config, loop.examples), "epochs": config.epochs,
         "records_train": len(records),
         "records_val": len(loop.validation_records) if loop.validation_records else 0,
-        "devices": list(config.devices), "decode_threads_effective": config.decode_threads,
+        "devices": list(config.devices), "decode_threads_effective": loop.loader.threads,
+        "decoder": loop.loader.decoder, "input_memory_mb": round(loop.loader.memory_bytes / 1e6),
         "classes": classes_of(config), "learning_rate_peak": peak_learning_rate(config),
         "batch_size": config.batch_size,
     }

@@ -5,7 +5,7 @@ from mxnet import autograd, gluon, nd
 from mxnet.contrib import amp
 
 from trainer.config import Config
-from trainer.data.loader import Batch
+from trainer.data.batch import Batch
 from trainer.learn.optimizer import make_trainer
 from trainer.learn.validate import first_label
 

@@ -112,6 +112,7 @@ def _versions(history: History) -> dict[str, str]:
         "Host": start.get("host"),
         "Devices": ", ".join(start.get("devices") or []),
         "Decode threads": start.get("decode_threads_effective"),
+        "Decoder": start.get("decoder"),
     }
     return {what: str(value) for what, value in known.items() if value}
 
