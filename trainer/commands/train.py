@@ -113,14 +113,25 @@ def _say(line: str) -> None:
 
 def _train(config: Config, source: Path | None, as_json: bool) -> None:
     run = Run(config.run_directory)
+    if _finished(run, config):
+        print_result(run, _written_report(run), as_json)
+        return
     stop = stop_on_signals()
     _check_network(config, str(source or "command line"))
     run.directory.mkdir(parents=True, exist_ok=True)
     with lease.hold(run):
-        if not _finished(run, config):
-            _keep_config(run, config, source)
-            _train_held(run, config, stop)
+        _keep_config(run, config, source)
+        _train_held(run, config, stop)
         print_result(run, write_report(run), as_json)
+
+
+def _written_report(run: Run) -> dict:
+    """A finished run's report.json; written again when the process was killed before it could do so."""
+    try:
+        summary = json.loads(run.report_json.read_text())
+    except (OSError, ValueError):
+        summary = {}
+    return summary if summary.get("finished") and run.report_html.is_file() else write_report(run)
 
 
 def _train_held(run: Run, config: Config, stop) -> None:
