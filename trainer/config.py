@@ -139,13 +139,14 @@ def _problems(error: ValidationError, source: str) -> list[str]:
     return list(lines.values())
 
 
+# For keys that must be there and are wrong: values that break no rule.
+_STAND_INS = {"run_directory": ".", "data_train": "train.rec", "num_classes": 2, "epochs": 1e6, "batch_size": 1}
+
+
 def _broken_rules_of_the_rest(values: dict, error: ValidationError, source: str) -> list[str]:
     """The rules that the good keys break among themselves, so that all problems are told at once."""
     bad = {str(fault["loc"][0]) for fault in error.errors()}
-    try:
-        config = Config.model_validate({key: value for key, value in values.items() if key not in bad})
-    except ValidationError:  # a bad key is one that must be there
-        return []
+    config = Config.model_validate(_STAND_INS | {key: value for key, value in values.items() if key not in bad})
     return [f"{source}: {rule}" for rule in broken_rules(config) if not any(key in rule for key in bad)]
 
 

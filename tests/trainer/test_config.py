@@ -95,8 +95,8 @@ def test_all_problems_are_told_at_once():
 
 def test_a_bad_key_hides_no_broken_rule():
     with pytest.raises(ConfigError) as caught:
-        build(colour="red", precision="float16", batch_size=3, devices=["cpu(0)", "cpu(1)"])
-    assert [problem.split()[1] for problem in caught.value.problems] == ["colour", "batch_size", "precision"]
+        build(colour="red", precision="float16", batch_size=3, devices=["cpu(0)", "cpu(1)"], epochs=-1)
+    assert [problem.split()[1] for problem in caught.value.problems] == ["epochs", "colour", "batch_size", "precision"]
 
 
 def test_rules_between_keys_are_told_together():
