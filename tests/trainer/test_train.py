@@ -348,7 +348,7 @@ def test_check_validates_a_file_and_starts_nothing(tiny_recipe):
         [*COMMAND, "train", "--check", str(bad.config)], capture_output=True, text=True, check=False
     )
     assert result.returncode == 78
-    assert f"{bad.config}: epochs must be a number above 0, got -1" in result.stderr
+    assert f"{bad.config}: epochs must be a number above 0, at most 1000000, got -1" in result.stderr
     assert not run.events.exists()
 
 
