@@ -46,7 +46,7 @@ class Loop:
         self.speed = Speed()
         self.losses = deque()
         self.validator = None
-        self.reported_step = None
+        self.reported = False  # since the last validation
         self.loss = self.learning_rate = None
         self.saved_at = self.started = time.monotonic()
         self.before = Progress(**vars(self.progress))
@@ -118,12 +118,12 @@ class Loop:
             self._report_step()
 
     def _report_step(self) -> None:
-        """Nothing when the step has been reported, or this process has not made one yet."""
-        if self.progress.step in (self.reported_step, self.before.step):
+        """Nothing when this process has not made a step yet."""
+        if self.progress.step == self.before.step:
             return
         if self.loss is None:
             self._read_losses(0)
-        self.reported_step = self.progress.step
+        self.reported = True
         self.report(
             "step", step=self.progress.step, steps_total=total_steps(self.config, self.examples),
             epoch=round(self.progress.samples / self.examples, 4), epochs=self.config.epochs,
@@ -148,7 +148,8 @@ class Loop:
         if not self._validation_due():
             return
         self._read_losses(0)
-        self._report_step()
+        if not self.reported:  # an epoch shorter than the reports' interval
+            self._report_step()
         self.speed.pause()
         self.validator = self.validator or Validator(self.config, self.stepper.contexts)
         result = self.validator.validate(self.stepper.network, self.validation_records, self.stop)
@@ -161,6 +162,7 @@ class Loop:
             what = f"validation loss is {result['loss']} after step {self.progress.step}"
             self._give_up(what, self.progress.step, self.learning_rate or 0.0)
         self.progress.validated_epochs += 1
+        self.reported = False
         self.progress.top1 = result["top1"]
         self.progress.best_top1 = max(result["top1"], self.progress.best_top1 or 0.0)
         epoch = min(self.progress.samples / self.examples, self.config.epochs)
