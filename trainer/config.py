@@ -45,6 +45,7 @@ class Config(BaseModel):
     label_width: Positive = _key("the number of labels in a record, a whole number above 0", 1)
     input_engine: Literal["kit", "mxnet"] = _key('"kit" or "mxnet" (MXNet\'s own iterator, for comparison)', "kit")
     decode_threads: Annotated[int, Field(gt=0, le=4096, strict=True)] = _key("a whole number from 1 to 4096", 4)
+    bad_record_share: Share = _key("the share of damaged records to pass over, a number of 0 or more, below 1", 0.001)
     augmentation: Literal["imagenet", "crop", "pad", "none"] = _key(
         '"imagenet" (random resized crop, flip, colour), "crop" (the same without colour), '
         '"pad" (shift by up to 1/8, flip) or "none"',

@@ -324,6 +324,11 @@ def test_a_bad_record_in_training_is_replaced_and_told(tiny_recipe, tmp_path):
     result = train(run)
     assert result.returncode == 0, result.stderr
     assert [event["key"] for event in of_kind(run, "bad_record")] == [0]
+    strict = train(write_config(tiny_recipe, data_train=str(path), epochs=1, bad_record_share=0, run_directory=str(
+        tmp_path / "strict"
+    )))
+    assert strict.returncode == 66, strict.stderr
+    assert "1 of 400 records are damaged, more than the 0 allowed" in strict.stderr
 
 
 @pytest.mark.parametrize("what", ["--test-io", "--benchmark"])

@@ -6,17 +6,16 @@ from trainer.data.framing import BadRecordError
 from trainer.data.records import RecordFile
 from trainer.errors import DataError
 
-# Of the records; above it the data set is damaged, not merely imperfect.
-MOST_BAD_SHARE = 0.001
 _LISTED = 20
 
 
 class BadRecords:
-    """Collects from several threads; one record may always be bad, so that a small file survives it too."""
+    """Collects from several threads. `share` of the records may be bad: above it the data set is damaged, not merely
+    imperfect. One always may, so that a small file survives it too, unless the share is 0."""
 
-    def __init__(self, records: RecordFile):
+    def __init__(self, records: RecordFile, share: float):
         self._records = records
-        self._limit = min(len(records) - 1, max(1, int(MOST_BAD_SHARE * len(records))))
+        self._limit = min(len(records) - 1, max(1, int(share * len(records)))) if share else 0
         self._found: dict[int, str] = {}
         self._told = 0
         self._lock = threading.Lock()

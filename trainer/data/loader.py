@@ -59,6 +59,7 @@ class TrainLoader:
         threads: int,
         num_examples: int | None = None,
         report: Callable[..., None] | None = None,
+        bad_record_share: float = 0.001,
         dtype: str = "float32",
         part: tuple[int, int] = (0, 1),
         crop_only: bool = True,
@@ -75,7 +76,7 @@ class TrainLoader:
         check_memory(self.memory_bytes, f"batch_size = {batch_size}: the {_BATCHES} batches prepared ahead and in use")
         self._source = Source(records, target, AUGMENTATIONS[augmentation], batch_size, crop_only)
         self._batch_size, self._seed, self._report, self._part = batch_size, seed, report, part
-        self._bad = BadRecords(records)
+        self._bad = BadRecords(records, bad_record_share)
         self._workers = Workers(threads)
 
     def at(self, epoch: int, position: int, stop: Callable[[], bool] = lambda: False) -> Iterator[Batch]:

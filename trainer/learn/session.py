@@ -3,6 +3,7 @@
 import platform
 import socket
 from contextlib import ExitStack, closing
+from functools import partial
 from pathlib import Path
 
 import mxnet as mx
@@ -88,7 +89,9 @@ def train_loader(records: RecordFile, config: Config, report) -> TrainLoader | M
             f"batch_size must be at most the images of an epoch ({examples} in {config.data_train}), "
             f"got {config.batch_size}"
         )
-    engine = TrainLoader if config.input_engine == "kit" else MxnetLoader
+    engine = MxnetLoader
+    if config.input_engine == "kit":
+        engine = partial(TrainLoader, bad_record_share=config.bad_record_share)
     return engine(
         records, batch_size=config.batch_size, image_shape=config.image_shape, mean=config.mean, std=config.std,
         augmentation=config.augmentation, seed=config.seed, threads=config.decode_threads,
