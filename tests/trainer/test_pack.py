@@ -476,25 +476,25 @@ def test_impossible_folders(tmp_path):
             CliRunner().invoke(app, ["pack", *map(str, folders)], catch_exceptions=False)
 
 
-def test_a_link_to_a_folder_above_brings_nothing_again(tmp_path):
-    source = tmp_path / "source"
+def pack_two_classes(folder, count, add):
+    """Packs `count` pictures in each of the classes a and b, after `add` has put something beside them."""
     for name in ("a", "b"):
-        (source / name).mkdir(parents=True)
-        for number in range(3):
-            (source / name / f"{number}.jpg").write_bytes(tiny_data.picture(number % 2, number))
-    (source / "b" / "loop").symlink_to("..")
-    packed = pack(source, tmp_path / "out", Options(), 1, lambda _total: nullcontext(lambda _done: None))
+        (folder / name).mkdir(parents=True)
+        for number in range(count):
+            (folder / name / f"{number}.jpg").write_bytes(tiny_data.picture(number % 2, number))
+    add(folder)
+    return pack(folder, folder.parent / "out", Options(), 1, lambda _total: nullcontext(lambda _done: None))
+
+
+def test_a_link_to_a_folder_above_brings_nothing_again(tmp_path):
+    packed = pack_two_classes(tmp_path / "source", 3, lambda folder: (folder / "b" / "loop").symlink_to(".."))
     assert packed.train["class_counts"] == [2, 2]
     assert packed.val["class_counts"] == [1, 1]
 
 
 def test_pictures_of_other_kinds_are_refused_by_name(tmp_path):
-    source = tmp_path / "source"
-    for name in ("a", "b"):
-        (source / name).mkdir(parents=True)
-        for number in range(20):
-            (source / name / f"{number}.jpg").write_bytes(tiny_data.picture(number % 2, number))
-    (source / "a" / "photo.webp").write_bytes(b"RIFF....WEBP")
-    packed = pack(source, tmp_path / "out", Options(), 1, lambda _total: nullcontext(lambda _done: None))
+    packed = pack_two_classes(
+        tmp_path / "source", 20, lambda folder: (folder / "a" / "photo.webp").write_bytes(b"RIFF....WEBP")
+    )
     refused = packed.train["rejected"] + packed.val["rejected"]
     assert [entry["file"] for entry in refused] == ["a/photo.webp"]
