@@ -5,6 +5,7 @@ import subprocess
 import cv2
 import numpy as np
 import pytest
+import role_modules  # noqa: F401
 from playing import environment, play_command
 
 

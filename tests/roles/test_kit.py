@@ -27,7 +27,7 @@ def kit(*arguments, root=PROJECT, cwd="/", path=None):
 def test_help_lists_the_commands(arguments):
     done = kit(*arguments)
     assert done.returncode == 0
-    for command in ("train", "trainer", "bench", "test", "test-slow", "clean"):
+    for command in ("train", "plan", "trainer", "bench", "test", "test-slow", "clean"):
         assert f"\n  {command} " in done.stdout
 
 

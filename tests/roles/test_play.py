@@ -21,7 +21,9 @@ def files_below(folder):
     return sorted(path.relative_to(folder) for path in folder.rglob("*"))
 
 
-@pytest.mark.parametrize("playbook", ["train.yml", "playbooks/train.yml"])
+@pytest.mark.parametrize(
+    "playbook", ["train.yml", "playbooks/train.yml", "playbooks/plan.yml", "playbooks/region.yml"]
+)
 def test_syntax(playbook):
     command = [TOOLS / "ansible-playbook", "--syntax-check", PROJECT / playbook]
     subprocess.run(command, env=environment(), check=True, capture_output=True)

@@ -1,0 +1,20 @@
+"""Numbers that must be above 0, judged all at once. What is empty is not set."""
+
+
+def spot_market_not_above_zero(settings):
+    """A sentence for each setting that is no number above 0."""
+    return [f"{name} must be a number above 0, got {value}" for name, value in settings.items() if _is_wrong(value)]
+
+
+def _is_wrong(value):
+    if value is None or value == "":
+        return False
+    try:
+        return not 0 < float(value) < float("inf")
+    except (TypeError, ValueError):
+        return True
+
+
+class FilterModule:
+    def filters(self):
+        return {"spot_market_not_above_zero": spot_market_not_above_zero}

@@ -1,0 +1,117 @@
+"""playbooks/plan.yml and region.yml as a user calls them, against the double of AWS."""
+
+import json
+
+import pytest
+import yaml
+
+from tests.roles.playing import PROJECT
+
+P2 = "p2.16xlarge"
+MARKET = {
+    "regions": {"us-east-1": {}, "us-west-2": {"zones": {"us-west-2a": "usw2-az2", "us-west-2b": "usw2-az1"}},
+                "eu-west-1": {}, "ap-east-1": {"opt_in": "not-opted-in"}},
+    "offers": [
+        {"region": "us-east-1", "instance_types": [P2], "on_demand_usd_per_hour": 14.4, "spot_usd_per_hour": 14.4},
+        {"region": "us-west-2", "instance_types": [P2], "zones": ["us-west-2a"], "on_demand_usd_per_hour": 14.4,
+         "spot_usd_per_hour": [["-6d", 4.32], ["-1h", 1.584]], "score": 7},
+        {"region": "us-west-2", "instance_types": [P2], "zones": ["us-west-2b"],
+         "spot_usd_per_hour": [["-45d", 0.9]]},
+    ],
+    "quotas": [{"region": "us-west-2", "market": "spot", "family": "p", "vcpus": 64}],
+    "snapshots": [{"id": "snap-1", "region": "us-east-1", "size_gib": 150, "tags": {"dataset": "imagenet"},
+                   "encrypted": True}],
+    "faults": [{"region": "eu-west-1", "codes": ["UnauthorizedOperation"], "forever": True}],
+}  # fmt: skip
+OFFER_KEYS = {
+    "region", "zone", "zone_id", "instance_type", "market", "price_usd_per_hour", "on_demand_usd_per_hour",
+    "images_per_second", "hours", "cost_usd", "snapshot_present", "quota_vcpus", "rank",
+}  # fmt: skip
+
+
+def recap(done):
+    return done.stdout.split("PLAY RECAP")[1]
+
+
+def allowed(name):
+    statements = json.loads((PROJECT / "docs/iam" / name).read_text())["Statement"]
+    actions = [row["Action"] for row in statements]
+    return {action for one in actions for action in ([one] if isinstance(one, str) else one)}
+
+
+def used(calls):
+    return {action for call in calls for action in call["iam"]}
+
+
+def test_a_plan_is_a_table_a_file_and_a_page(aws, play, calls, tmp_path):
+    with aws(MARKET):
+        done = play("plan.yml", "spot_market_plan_path=out/plan.json", "spot_market_kms_key_alias=alias/aws/ebs")
+        assert done.returncode == 0, done.stdout
+        again = play("plan.yml", "spot_market_plan_path=out/plan.json", "--check")
+    plan = json.loads((tmp_path / "out/plan.json").read_text())
+    best = plan["offers"][0]
+    assert set(best) >= OFFER_KEYS
+    assert (best["zone"], best["zone_id"], best["market"], best["rank"]) == ("us-west-2a", "usw2-az2", "spot", 1)
+    assert (best["price_usd_per_hour"], best["quota_vcpus"], best["placement_score"]) == (1.584, 64, 7)
+    assert best["cost_usd"]["compute"] == pytest.approx(79.20, abs=0.005)
+    assert best["cost_usd"]["copy"] > 0
+    assert "Plotly.newPlot" in (tmp_path / "out/plan.html").read_text()
+    for words in (
+        "89%", "no gain", "the region failed: UnauthorizedOperation", "stale", "ap-east-1",
+        "The same run on demand: $7", f"{tmp_path}/out/plan.html",
+    ):  # fmt: skip
+        assert words in done.stdout
+    assert "changed=0" in recap(done)
+    assert "changed=0" in recap(again)
+    assert json.loads((tmp_path / "out/plan.json").read_text()) == plan, "check mode wrote"
+    assert used(calls()) == allowed("plan.json")
+
+
+def test_when_nothing_can_be_had_the_play_fails_with_the_reasons_and_the_plan_is_there(aws, play, tmp_path):
+    offers = [{"region": "us-west-2", "instance_types": ["g5.12xlarge"], "spot_usd_per_hour": 2.0}]
+    with aws({"offers": offers}):
+        types = "spot_market_instance_types=p2.16xlarge,p5.48xlarge,p2.16xlarge"
+        done = play("plan.yml", "spot_market_plan_path=plan.json", types)
+    assert done.returncode == 2
+    words = " ".join(done.stdout.split())
+    for part in (
+        "p2.16xlarge: not offered in this region (us-west-2)", "p5.48xlarge: MXNet's last wheels hold no code",
+        "g5.12xlarge, about 922 images/s: us-west-2",
+    ):  # fmt: skip
+        assert part in words
+    plan = json.loads((tmp_path / "plan.json").read_text())
+    assert plan["offers"] == []
+    assert len(plan["rejected"]) == 2
+
+
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        ("spot_market_max_price=5", "Unknown settings: spot_market_max_price"),
+        ("spot_market_budget_usd=0", "spot_market_budget_usd must be a number above 0, got 0"),
+        ("spot_market_deadline=soon", 'hours from now like "48", got "soon"'),
+    ],
+)
+def test_bad_settings_are_an_error_in_words(aws, play, setting, message):
+    with aws(MARKET):
+        done = play("plan.yml", "spot_market_plan_path=plan.json", setting)
+    assert done.returncode == 2
+    assert message in " ".join((done.stdout + done.stderr).split())
+
+
+def test_a_region_is_added_by_one_file_that_is_never_overwritten(aws, play, calls, tmp_path):
+    file = tmp_path / "aws_region_us_west_2.yml"
+    images = [{"id": "ami-1", "region": "us-west-2", "ssm_parameter": "/aws/service/debian/release/12/latest/amd64"}]
+    with aws({"regions": {"us-west-2": {"zones": {"us-west-2a": "usw2-az2"}}}, "images": images}):
+        done = play("region.yml", "region=us-west-2", f"region_file={file}")
+        assert done.returncode == 0, done.stdout
+        assert "changed=1" in recap(done)
+        file.write_text(file.read_text() + "# mine\n")
+        assert "changed=0" in recap(play("region.yml", "region=us-west-2", f"region_file={file}"))
+    facts = yaml.safe_load(file.read_text())
+    assert facts["region_name"] == "us-west-2"
+    assert list(facts["region_subnet_ids"]) == ["us-west-2a"]
+    assert "# mine" in file.read_text()
+    shipped = yaml.safe_load((PROJECT / "inventory/aws/group_vars/aws_region_us_west_2.yml").read_text())
+    assert list(facts) == list(shipped)
+    assert used(calls()) == allowed("region.json")
