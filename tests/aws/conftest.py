@@ -45,10 +45,10 @@ def calls(tmp_path):
 
 @pytest.fixture
 def play(tmp_path):
-    """`play("plan.yml", "name=value", "--check")` runs a playbook with inventory/aws."""
+    """`play("plan.yml", "name=value", "--check")` runs a playbook, with inventory/aws unless told otherwise."""
 
-    def run(playbook, *arguments):
-        command = [TOOLS / "ansible-playbook", PROJECT / "playbooks" / playbook, "-i", PROJECT / "inventory/aws"]
+    def run(playbook, *arguments, inventory=PROJECT / "inventory/aws"):
+        command = [TOOLS / "ansible-playbook", PROJECT / "playbooks" / playbook, "-i", inventory]
         for argument in arguments:
             command += [argument] if argument.startswith("-") else ["-e", argument]
         return subprocess.run(

@@ -1,6 +1,7 @@
 """playbooks/plan.yml and region.yml as a user calls them, against the double of AWS."""
 
 import json
+import shutil
 
 import pytest
 import yaml
@@ -67,11 +68,21 @@ def test_a_plan_is_a_table_a_file_and_a_page(aws, play, calls, tmp_path):
     assert used(calls()) == allowed("plan.json")
 
 
-def test_when_nothing_can_be_had_the_play_fails_with_the_reasons_and_the_plan_is_there(aws, play, tmp_path):
+@pytest.fixture
+def inventory_without_region_files(tmp_path):
+    folder = tmp_path / "inventory/aws"
+    shutil.copytree(PROJECT / "inventory/aws", folder, ignore=shutil.ignore_patterns("aws_region_*"))
+    return folder
+
+
+def test_when_nothing_can_be_had_the_play_fails_with_the_reasons_and_the_plan_is_there(
+    aws, play, tmp_path, inventory_without_region_files
+):
     offers = [{"region": "us-west-2", "instance_types": ["g5.12xlarge"], "spot_usd_per_hour": 2.0}]
     with aws({"offers": offers}):
         types = "spot_market_instance_types=p2.16xlarge,p5.48xlarge,p2.16xlarge"
-        done = play("plan.yml", "spot_market_plan_path=plan.json", types)
+        path = "spot_market_plan_path=plan.json"
+        done = play("plan.yml", path, types, inventory=inventory_without_region_files)
     assert done.returncode == 2
     words = " ".join(done.stdout.split())
     for part in (
@@ -88,7 +99,12 @@ def test_when_nothing_can_be_had_the_play_fails_with_the_reasons_and_the_plan_is
     ("setting", "message"),
     [
         ("spot_market_max_price=5", "Unknown settings: spot_market_max_price"),
-        ("spot_market_budget_usd=0", "spot_market_budget_usd must be a number above 0, got 0"),
+        (
+            '{"spot_market_budget_usd": 0, "spot_market_measured_images_per_second": {"p2.16xlarge": "fast"}}',
+            "spot_market_budget_usd must be a number above 0, got 0, "
+            "spot_market_measured_images_per_second[p2.16xlarge] must be a number above 0, got fast",
+        ),
+        ("spot_market_attained_share=90", "spot_market_attained_share must be at most 1, got 90"),
         ("spot_market_deadline=soon", 'hours from now like "48", got "soon"'),
     ],
 )
@@ -107,7 +123,8 @@ def test_a_region_is_added_by_one_file_that_is_never_overwritten(aws, play, call
         assert done.returncode == 0, done.stdout
         assert "changed=1" in recap(done)
         file.write_text(file.read_text() + "# mine\n")
-        assert "changed=0" in recap(play("region.yml", "region=us-west-2", f"region_file={file}"))
+        given = '{"region_image_id": "ami-2", "region_subnet_ids": {}}'
+        assert "changed=0" in recap(play("region.yml", "region=us-west-2", f"region_file={file}", given))
     facts = yaml.safe_load(file.read_text())
     assert facts["region_name"] == "us-west-2"
     assert list(facts["region_subnet_ids"]) == ["us-west-2a"]

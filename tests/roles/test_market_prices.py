@@ -32,6 +32,8 @@ def rows_of(*rows):
         ([price(5.0, 29 * 24)], 5.0),
         ([price(0.0, 1), price(5.0, 2)], 5.0),
         ([price(float("nan"), 1), price(5.0, 2)], 5.0),
+        ([price(float("inf"), 1), price(5.0, 2)], 5.0),
+        ([price(-1.0, 1), price(5.0, 2)], 5.0),
         ([price(9.0, -1), price(5.0, 2)], 5.0),  # of the future
     ],
 )
@@ -93,10 +95,11 @@ def test_on_demand_is_plain_linux_on_shared_machines_in_regions():
     products = [
         product("14.4000000000"), product("15.5520000000", "eu-west-1"), product("20", operatingSystem="Windows"),
         product("21", tenancy="Dedicated"), product("22", preInstalledSw="SQL Std"),
-        product("23", capacitystatus="UnusedCapacityReservation"), product("0.0000000000"),
+        product("23", capacitystatus="UnusedCapacityReservation"), product("0.0000000000"), product("inf"),
+        product("?"), product("25", instanceType="p2.xlarge"),
         product("24", "us-east-1", locationType="AWS Local Zone"),
     ]  # fmt: skip
-    assert on_demand_prices(products) == {"us-east-1": 14.4, "eu-west-1": 15.552}
+    assert on_demand_prices(products, "p2.16xlarge") == {"us-east-1": 14.4, "eu-west-1": 15.552}
 
 
 @pytest.fixture
@@ -120,7 +123,11 @@ def test_a_deadline_is_a_time_or_hours(far_away, text, hours):
     assert parse_deadline(text, NOW) == NOW + timedelta(hours=hours)
 
 
-def test_no_deadline_and_a_wrong_one():
+def test_no_deadline():
     assert parse_deadline("", NOW) is None
-    with pytest.raises(ValueError, match='spot_market_deadline must be .* got "soon"'):
-        parse_deadline("soon", NOW)
+
+
+@pytest.mark.parametrize("text", ["soon", "inf", "nan", "1e12", "99999999", "2026-13-01"])
+def test_a_wrong_deadline_is_an_error_in_words(text):
+    with pytest.raises(ValueError, match=f'spot_market_deadline must be .* got "{text}"'):
+        parse_deadline(text, NOW)

@@ -2,8 +2,13 @@
 
 
 def spot_market_not_above_zero(settings):
-    """A sentence for each setting that is no number above 0."""
-    return [f"{name} must be a number above 0, got {value}" for name, value in settings.items() if _is_wrong(value)]
+    """A sentence for each setting, or row of one that is a table, that is no number above 0."""
+    rows = [row for name, value in settings.items() for row in _rows(name, value)]
+    return [f"{name} must be a number above 0, got {value}" for name, value in rows if _is_wrong(value)]
+
+
+def _rows(name, value):
+    return [(f"{name}[{key}]", number) for key, number in value.items()] if isinstance(value, dict) else [(name, value)]
 
 
 def _is_wrong(value):

@@ -3,7 +3,6 @@
 
 import json
 import os
-import tempfile
 from datetime import UTC, datetime
 
 from ansible.module_utils.basic import AnsibleModule, missing_required_lib
@@ -13,7 +12,7 @@ try:
     from ansible.module_utils.market_offers import make_plan
     from ansible.module_utils.market_page import render_page
     from ansible.module_utils.market_table import failure_message, render_table
-    from ansible.module_utils.market_types import alternatives
+    from ansible.module_utils.market_types import alternatives, refusal
     from ansible.module_utils.spot_survey import survey
 except ImportError as error:
     missing = error.name
@@ -95,7 +94,7 @@ def main():
 def look(module):
     names = ("regions", "snapshot_id", "snapshot_tags", "kms_key_alias", "timeout_seconds")
     profiles, types = module.params["profiles"], module.params["instance_types"]
-    runnable = [name for name, row in profiles.items() if not row.get("refused")]
+    runnable = [name for name in profiles if not refusal(name, profiles)]
     wanted = {name: module.params[name] for name in names} | {
         "types": [name for name in types if name in runnable], "known_types": runnable,
     }
@@ -124,10 +123,9 @@ def write(module, plan, page):
 
 
 def replace(path, text):
-    with tempfile.NamedTemporaryFile("w", dir=os.path.dirname(os.path.abspath(path)), delete=False) as file:
+    with open(path + ".draft", "w", encoding="utf-8") as file:
         file.write(text)
-    os.chmod(file.name, 0o644)
-    os.replace(file.name, path)
+    os.replace(path + ".draft", path)
 
 
 if __name__ == "__main__":

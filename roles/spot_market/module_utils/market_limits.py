@@ -12,7 +12,7 @@ def parse_deadline(text, now):
         return None
     try:
         return now + timedelta(hours=float(text))
-    except ValueError:
+    except (ValueError, OverflowError):
         pass
     try:
         moment = datetime.fromisoformat(text)

@@ -143,6 +143,11 @@ def _offer(survey, request, place, instance_type, market, price, on_demand):
         "quota_vcpus": None,
         "placement_score": None,
         "remarks": [],
+        "product_description": None,
+        "price_at": None,
+        "price_median_7_days_usd": None,
+        "price_worst_7_days_usd": None,
+        "discount": None,
     }
 
 
@@ -160,16 +165,20 @@ def on_demand_price(survey, request, region, instance_type):
 def _place(survey, request, region):
     """(Place, "") or (None, why the data cannot get there). The copy comes from where leaving is cheapest."""
     present = {name: found["snapshots"] for name, found in survey["regions"].items() if found["snapshots"]}
-    snapshots = [snapshot for rows in present.values() for snapshot in rows]
-    volume_gb = max([snapshot["size_gb"] for snapshot in snapshots] or [request["dataset_gb"]])
-    if region in present or not present:
-        return Place(region, region in present, None, volume_gb), ""
+    if not present:
+        return Place(region, False, None, request["dataset_gb"]), ""
+    if region in present:
+        return Place(region, True, None, _largest_gb(present[region])), ""
     prices = request["rates"]["copy_usd_per_gb"]
     source = min(present, key=lambda name: (prices.get(name, prices["default"]), name))
     key = survey["regions"][region]["copy_key"]
     if any(snapshot["encrypted"] for snapshot in present[source]) and key:
         return None, f"the snapshot is encrypted and cannot be copied there: {key}"
-    return Place(region, False, source, volume_gb), ""
+    return Place(region, False, source, _largest_gb(present[source])), ""
+
+
+def _largest_gb(snapshots):
+    return max(snapshot["size_gb"] for snapshot in snapshots)
 
 
 def _notes(survey, request):
@@ -177,8 +186,8 @@ def _notes(survey, request):
     if not any(found["snapshots"] for found in survey["regions"].values()):
         tags = ", ".join(f"{key}={value}" for key, value in request["snapshot_tags"].items())
         notes.append(
-            f"no region has a snapshot of the data set ({request['snapshot_id'] or tags}): bringing the data to AWS is "
-            "not in the costs"
+            f"no region surveyed has a snapshot of the data set ({request['snapshot_id'] or tags}): bringing the data "
+            "to AWS is not in the costs"
         )
     if any(snapshot["encrypted"] for found in survey["regions"].values() for snapshot in found["snapshots"]):
         key = request["kms_key_alias"] or "AWS's own key of that region (alias/aws/ebs)"

@@ -5,6 +5,7 @@ It holds until the next row of its zone and type; AWS writes one only when the p
 """
 
 import json
+import math
 from datetime import timedelta
 
 # What a Linux machine in a VPC costs stands under either name, by the account's age; the newest row counts.
@@ -19,10 +20,23 @@ def linux_rows(rows, zone, instance_type, now):
     mine = [
         row for row in rows
         if row["zone"] == zone and row["instance_type"] == instance_type and row["description"] in LINUX
-        and row["usd"] > 0 and row["at"] <= now + CLOCKS_DIFFER
+        and is_price(row["usd"]) and row["at"] <= now + CLOCKS_DIFFER
     ]
     # Two of the same moment: the dearer one counts, for a plan should not promise too much.
     return sorted(mine, key=lambda row: (row["at"], row["usd"]))
+
+
+def parse_usd(text):
+    """0, which is no price, for what is no number."""
+    try:
+        return float(text)
+    except (TypeError, ValueError):
+        return 0.0
+
+
+def is_price(usd):
+    """0, a negative number, NaN and infinity are no prices: what they stand for is unknown."""
+    return 0 < usd < math.inf
 
 
 def price_now(rows, now):
@@ -57,21 +71,21 @@ def _held(rows, start, end):
             yield row["usd"], max(seconds, 0.0)
 
 
-def on_demand_prices(price_list):
-    """{region: USD an hour} for Linux, shared tenancy, from the pricing API's products (JSON texts)."""
+def on_demand_prices(price_list, instance_type):
+    """{region: USD an hour} of a type with Linux, shared tenancy, from the pricing API's products (JSON texts)."""
     found = {}
     for product in map(json.loads, price_list):
         attributes = product["product"]["attributes"]
-        if _is_plain_linux(attributes):
+        if _is_plain_linux(attributes, instance_type):
             for usd in _hourly_prices(product):
                 found[attributes["regionCode"]] = usd
     return found
 
 
-def _is_plain_linux(attributes):
+def _is_plain_linux(attributes, instance_type):
     expected = {
-        "operatingSystem": "Linux", "tenancy": "Shared", "preInstalledSw": "NA", "capacitystatus": "Used",
-        "locationType": "AWS Region",
+        "instanceType": instance_type, "operatingSystem": "Linux", "tenancy": "Shared", "preInstalledSw": "NA",
+        "capacitystatus": "Used", "locationType": "AWS Region",
     }
     return "regionCode" in attributes and all(attributes.get(key, value) == value for key, value in expected.items())
 
@@ -79,6 +93,6 @@ def _is_plain_linux(attributes):
 def _hourly_prices(product):
     for term in product.get("terms", {}).get("OnDemand", {}).values():
         for dimension in term["priceDimensions"].values():
-            usd = float(dimension.get("pricePerUnit", {}).get("USD", 0))
-            if usd > 0 and dimension.get("unit", "Hrs") == "Hrs":
+            usd = parse_usd(dimension.get("pricePerUnit", {}).get("USD"))
+            if is_price(usd) and dimension.get("unit", "Hrs") == "Hrs":
                 yield usd

@@ -50,8 +50,8 @@ def _offer_row(offer):
     where = f"{offer['zone'] or offer['region']} {offer['zone_id'] or ''}"
     return [
         str(offer["rank"]), offer["market"].replace("_", " "), offer["instance_type"], where.strip(),
-        _usd(offer["price_usd_per_hour"]), _usd(offer.get("price_median_7_days_usd")),
-        _usd(offer.get("price_worst_7_days_usd")), _discount(offer), f"{offer['images_per_second']:,.0f}",
+        _usd(offer["price_usd_per_hour"]), _usd(offer["price_median_7_days_usd"]),
+        _usd(offer["price_worst_7_days_usd"]), _discount(offer), f"{offer['images_per_second']:,.0f}",
         f"{offer['hours']:,.1f}", f"{offer['cost_usd']['total']:,.2f}", offer["finish_at"][:16].replace("T", " "),
     ]
 
@@ -129,10 +129,10 @@ def _list(title, lines):
 
 def failure_message(plan, others):
     """Why there is no offer, and what can be had instead. others: of market_types.alternatives."""
-    lines = ["No offer is left. Why:", *(f"  {line}" for line in summary(plan["rejected"]))]
-    if others:
-        lines += [
-            "The nearest that MXNet can run and AWS offers (spot_market_instance_types):",
-            *(f"  {name}, about {speed:,.0f} images/s: {', '.join(regions)}" for name, speed, regions in others[:3]),
-        ]
-    return "\n".join(lines + [f"  {note}" for note in plan["notes"]])
+    nearest = [f"{name}, about {speed:,.0f} images/s: {', '.join(regions)}" for name, speed, regions in others[:3]]
+    sections = [
+        _list("No offer is left. Why:", summary(plan["rejected"])),
+        _list("The nearest that MXNet can run and AWS offers (spot_market_instance_types):", nearest),
+        _list("To know:", plan["notes"]),
+    ]
+    return "\n".join(section for section in sections if section)

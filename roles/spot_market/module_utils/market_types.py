@@ -2,6 +2,9 @@
 
 import difflib
 
+# Without these of its row, nobody can tell what a run on a type costs.
+NEEDED = ("gpu_model", "vcpus", "interruptions_per_hour", "roof_images_per_second", "roof_source")
+
 
 def refusal(instance_type, profiles):
     """Why MXNet cannot run on a type; empty when it can."""
@@ -12,6 +15,9 @@ def refusal(instance_type, profiles):
         return f"it has no row in instance_profiles.yml, so nobody knows whether MXNet runs there{hint}"
     if profile.get("refused"):
         return profile["refused"]
+    lacking = [key for key in NEEDED if profile.get(key) is None]
+    if lacking:
+        return f"its row in instance_profiles.yml has no {', '.join(lacking)}"
     if not profile.get("mxnet_wheel"):
         return f"no MXNet wheel has code for its {profile['gpu_model']}"
     if not profile.get("driver_branch"):
@@ -22,10 +28,11 @@ def refusal(instance_type, profiles):
 def images_per_second(request, instance_type):
     """(images/s, where the number is from): a tuning's, else a published measurement's, else a share of the roof."""
     profile = request["profiles"][instance_type]
-    if instance_type in request["measured_images_per_second"]:
+    if request["measured_images_per_second"].get(instance_type):
         return float(request["measured_images_per_second"][instance_type]), "measured by the tuner"
     if "measured_images_per_second" in profile:
-        return float(profile["measured_images_per_second"]), f"measured: {profile['measured_source']}"
+        source = profile.get("measured_source", "instance_profiles.yml does not say where")
+        return float(profile["measured_images_per_second"]), f"measured: {source}"
     share = request["attained_share"]
     source = f"{share:.0%} of the roof of {profile['roof_images_per_second']:,.0f} ({profile['roof_source']})"
     return profile["roof_images_per_second"] * share, source

@@ -2,12 +2,15 @@
 
 import textwrap
 from datetime import UTC, datetime, timedelta
+from functools import partial
 
-from ansible.module_utils.market_prices import LINUX
-from botocore.exceptions import BotoCoreError, ClientError
+from ansible.module_utils.market_prices import LINUX, parse_usd
+from botocore.exceptions import ClientError
 
 # As far back as AWS keeps prices: so a stale one can be told from none at all.
 HISTORY = timedelta(days=90)
+# A row of the history that lacks one of them tells no price.
+PRICE_ROW = {"AvailabilityZone", "InstanceType", "Timestamp", "ProductDescription", "SpotPrice"}
 # All P Spot Instance Requests; All G and VT Spot Instance Requests.
 SPOT_QUOTAS = {"p": "L-7212CCBC", "g": "L-3819A6DF"}
 
@@ -21,11 +24,12 @@ def read_region(client, region, wanted):
     if types:
         found["zones"] = read_zones(ec2)
         found["prices"] = read_prices(ec2, types)
-        found["types"] = _or_note(found, "instance types", {}, lambda: read_types(ec2, types))
-        families = sorted({name[0] for name in types} & set(SPOT_QUOTAS))
+        found["types"] = _or_note(found, "instance types", {}, partial(read_types, ec2, types))
         quotas = client("service-quotas", region)
-        found["quotas"] = _or_note(found, "Spot quota", {}, lambda: read_quotas(quotas, families))
-    found["snapshots"] = _or_note(found, "snapshots", [], lambda: read_snapshots(ec2, wanted, found["notes"]))
+        for family in sorted({name[0] for name in types} & set(SPOT_QUOTAS)):
+            what = f"Spot quota of {family.upper()} instances"
+            found["quotas"][family] = _or_note(found, what, None, partial(read_quota, quotas, family))
+    found["snapshots"] = _or_note(found, "snapshots", [], partial(read_snapshots, ec2, wanted, found["notes"]))
     found["copy_key"] = ""
     if types and not found["snapshots"] and wanted["kms_key_alias"]:
         found["copy_key"] = read_copy_key(client("kms", region), wanted["kms_key_alias"])
@@ -35,10 +39,23 @@ def read_region(client, region, wanted):
 def _or_note(found, what, otherwise, read):
     try:
         return read()
-    except (BotoCoreError, ClientError) as error:
-        reason = textwrap.shorten(str(error), 200, placeholder=" ...")
-        found["notes"].append(f"its {what} could not be read: {reason}")
+    # An answer that nobody expected is no reason to lose the region either.
+    except Exception as error:
+        found["notes"].append(f"its {what} could not be read: {in_words(error)}")
         return otherwise
+
+
+def in_words(error):
+    """Why a call failed, in one line that is not too long."""
+    if not isinstance(error, ClientError):
+        return _one_line(f"{type(error).__name__}: {error}")
+    code, message = error.response["Error"]["Code"], error.response["Error"].get("Message", "")
+    retries = error.response.get("ResponseMetadata", {}).get("RetryAttempts", 0)
+    return _one_line(f"{code}: {message}") + (f" (tried {retries + 1} times)" if retries else "")
+
+
+def _one_line(text):
+    return textwrap.shorten(text, 200, placeholder=" ...")
 
 
 def _pages(client, operation, key, **arguments):
@@ -90,26 +107,15 @@ def read_prices(ec2, types):
     return [
         {
             "zone": row["AvailabilityZone"], "instance_type": row["InstanceType"], "at": row["Timestamp"],
-            "description": row["ProductDescription"], "usd": _usd(row["SpotPrice"]),
+            "description": row["ProductDescription"], "usd": parse_usd(row["SpotPrice"]),
         }
-        for row in rows
+        for row in rows if set(row) >= PRICE_ROW
     ]
 
 
-def _usd(text):
-    """0 for what is no number: then the price is unknown."""
-    try:
-        return float(text)
-    except ValueError:
-        return 0.0
-
-
-def read_quotas(quotas, families):
-    """{family: vCPUs} that spot instances may have here."""
-    return {
-        family: int(quotas.get_service_quota(ServiceCode="ec2", QuotaCode=SPOT_QUOTAS[family])["Quota"]["Value"])
-        for family in families
-    }
+def read_quota(quotas, family):
+    """vCPUs that spot instances of a family may have here."""
+    return int(quotas.get_service_quota(ServiceCode="ec2", QuotaCode=SPOT_QUOTAS[family])["Quota"]["Value"])
 
 
 def read_snapshots(ec2, wanted, notes):

@@ -7,14 +7,14 @@ region: 1-10}}, "notes": [what could not be read]}
 """
 
 import queue
-import textwrap
 import threading
 import time
 from datetime import UTC, datetime
+from functools import partial
 
 import boto3
 from ansible.module_utils.market_prices import on_demand_prices
-from ansible.module_utils.region_reads import read_region
+from ansible.module_utils.region_reads import in_words, read_region
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
@@ -39,9 +39,9 @@ def survey(wanted):
     home, statuses = region_statuses(client, session.region_name)
     asked = {name: status for name, status in statuses.items() if not wanted["regions"] or name in wanted["regions"]}
     enabled = [name for name, status in asked.items() if status != "not-opted-in"]
-    jobs = {("region", name): _timed(read_region, client, name, wanted) for name in enabled}
-    jobs |= {("on-demand price", name): _timed(read_on_demand, client, name) for name in wanted["types"]}
-    jobs |= {("placement scores", name): _timed(read_scores, client, home, name) for name in wanted["types"]}
+    jobs = {("region", name): partial(read_region, client, name, wanted) for name in enabled}
+    jobs |= {("on-demand price", name): partial(read_on_demand, client, name) for name in wanted["types"]}
+    jobs |= {("placement scores", name): partial(read_scores, client, home, name) for name in wanted["types"]}
     done = side_by_side(jobs, wanted["timeout_seconds"])
     return {
         "now": datetime.now(UTC),
@@ -105,23 +105,6 @@ def _run(results, name, job):
     results.put((name, result, reason, round(time.monotonic() - started, 3)))
 
 
-def _timed(read, *arguments):
-    return lambda: read(*arguments)
-
-
-def in_words(error):
-    """Why a call failed, in one line that is not too long."""
-    if not isinstance(error, ClientError):
-        return _one_line(f"{type(error).__name__}: {error}")
-    code, message = error.response["Error"]["Code"], error.response["Error"].get("Message", "")
-    retries = error.response.get("ResponseMetadata", {}).get("RetryAttempts", 0)
-    return _one_line(f"{code}: {message}") + (f" (tried {retries + 1} times)" if retries else "")
-
-
-def _one_line(text):
-    return textwrap.shorten(text, 200, placeholder=" ...")
-
-
 def read_on_demand(client, instance_type):
     """{region: USD an hour}. One question for all regions, to the first region of the pricing API that answers."""
     filters = {
@@ -133,7 +116,7 @@ def read_on_demand(client, instance_type):
         try:
             paginator = client("pricing", home).get_paginator("get_products")
             pages = paginator.paginate(ServiceCode="AmazonEC2", Filters=question)
-            return on_demand_prices(product for page in pages for product in page["PriceList"])
+            return on_demand_prices((product for page in pages for product in page["PriceList"]), instance_type)
         except (BotoCoreError, ClientError) as error:
             failure = error
     raise failure
