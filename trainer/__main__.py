@@ -9,7 +9,9 @@ import typer
 from trainer import __version__
 from trainer.commands import bench
 from trainer.commands.check import check
+from trainer.commands.drill import drill
 from trainer.commands.export import export
+from trainer.commands.mirror import mirror
 from trainer.commands.monitor import monitor
 from trainer.commands.pack import pack
 from trainer.commands.predict import predict
@@ -22,7 +24,7 @@ app = typer.Typer(
     name="python -m trainer", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (pack, check, train, stop, predict, export, report, monitor):
+for command in (pack, check, train, stop, drill, predict, export, report, monitor, mirror):
     app.command()(command)
 app.add_typer(bench.app, name="bench")
 

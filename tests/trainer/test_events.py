@@ -25,7 +25,7 @@ def test_an_event_is_stamped_and_there_at_once(tmp_path):
     event_writer(path)("step", step=3, loss=0.5)
     (event,) = events.read(path)
     assert event.pop("t") == pytest.approx(before, abs=60)
-    assert event == {"kind": "step", "step": 3, "loss": 0.5}
+    assert event == {"n": 1, "kind": "step", "step": 3, "loss": 0.5}
 
 
 def test_a_missing_file_has_no_events(tmp_path):

@@ -1,13 +1,18 @@
 """One trainer a run."""
 
+import json
 import os
+import socket
 import subprocess
 import sys
+import threading
+import time
 
 import pytest
 
 from trainer import lease
 from trainer.errors import ConfigError
+from trainer.machine import boot_id
 from trainer.run import Run
 
 HOLD = """
@@ -54,3 +59,103 @@ def test_a_holder_that_ends_within_the_patience_is_waited_for(tmp_path, other_ho
     other_holder.stdin.close()
     with lease.hold(Run(tmp_path)):
         assert lease.holder(Run(tmp_path))["pid"] == os.getpid()
+
+
+def test_the_heartbeat_moves_until_the_end_which_is_noted(tmp_path, monkeypatch):
+    monkeypatch.setattr(lease, "HEARTBEAT_SECONDS", 0.01)
+    run = Run(tmp_path)
+    with lease.hold(run) as before:
+        assert before is None
+        first = lease.last(run)
+        assert first["ended"] is False
+        until(lambda: lease.last(run)["heartbeat"] > first["heartbeat"])
+        size = run.lease.stat().st_size
+    assert lease.last(run)["ended"] is True
+    assert run.lease.stat().st_size == size
+    with lease.hold(run) as before:
+        assert before["started"] == first["started"]
+
+
+def test_readers_see_whole_leases_only(tmp_path, monkeypatch):
+    monkeypatch.setattr(lease, "HEARTBEAT_SECONDS", 0.0001)
+    run = Run(tmp_path)
+    with lease.hold(run):
+        assert all(lease.last(run) for _ in range(2000))
+
+
+def test_a_trainer_elsewhere_whose_heart_beats_is_left_alone(tmp_path, monkeypatch):
+    run, said = Run(tmp_path), []
+    monkeypatch.setattr(lease, "_LOOK_SECONDS", 0.01)
+    foreign_lease(run, heartbeat=1.0)
+    beating = threading.Event()
+
+    def say(line):
+        said.append(line)
+        foreign_lease(run, heartbeat=2.0)
+        beating.set()
+
+    with pytest.raises(ConfigError, match="process 4321 on elsewhere has it"), lease.hold(run, say):
+        pass
+    assert beating.is_set()
+    assert "watching for 20 s" in said[0]
+    assert lease.last(run)["host"] == "elsewhere"
+
+
+@pytest.mark.parametrize("host", ["elsewhere", socket.gethostname()])
+def test_a_trainer_elsewhere_that_is_gone_is_replaced(tmp_path, monkeypatch, host):
+    run, said = Run(tmp_path), []
+    monkeypatch.setattr(lease, "_LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(lease, "GONE_SECONDS", 0.1)
+    foreign_lease(run, host=host)
+    with lease.hold(run, said.append) as before:
+        assert before["pid"] == 4321
+        assert lease.last(run)["pid"] == os.getpid()
+    assert "gives no sign of life; this process takes the run over" in said[-1]
+
+
+@pytest.mark.parametrize("changes", [{"ended": True}, {"boot_id": boot_id()}, {"boot_id": None}])
+def test_nobody_is_watched_who_ended_or_ran_here(tmp_path, changes):
+    run, said = Run(tmp_path), []
+    foreign_lease(run, **changes)
+    with lease.hold(run, said.append):
+        assert said == []
+
+
+def test_a_trainer_whose_run_was_taken_over_ends(tmp_path):
+    program = "import trainer.lease; trainer.lease.HEARTBEAT_SECONDS = 0.05" + HOLD
+    with subprocess.Popen(
+        [sys.executable, "-c", program, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE, text=True,
+    ) as process:  # fmt: skip
+        assert process.stdout.readline() == "held\n"
+        taken = Run(tmp_path / "taken")
+        taken.directory.mkdir()
+        foreign_lease(taken)
+        os.replace(taken.lease, Run(tmp_path).lease)
+        assert process.wait(timeout=30) == 78
+        assert "process 4321 on elsewhere has taken it over" in process.stderr.read()
+
+
+@pytest.mark.parametrize("text", ["", "{", "[1]", "{}", "null", "\x00" * 512])
+def test_a_lease_that_says_nothing_is_none(tmp_path, text):
+    run = Run(tmp_path)
+    run.lease.write_text(text)
+    assert lease.last(run) is None
+    with lease.hold(run) as before:
+        assert before is None
+        assert lease.holder(run)["pid"] == os.getpid()
+
+
+def foreign_lease(run: Run, **changes) -> None:
+    record = {
+        "host": "elsewhere", "boot_id": "another", "pid": 4321, "started": 1.0, "heartbeat": 1.0, "memory_kills": 0,
+        "ended": False, **changes,
+    }  # fmt: skip
+    run.lease.write_text(json.dumps(record))
+
+
+def until(condition) -> None:
+    deadline = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.005)

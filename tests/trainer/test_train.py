@@ -132,6 +132,16 @@ def wait_until(condition, process: subprocess.Popen) -> None:
         time.sleep(0.02)
 
 
+def test_a_run_can_be_trained_until_a_step(tiny_recipe):
+    run = write_config(tiny_recipe)
+    for _ in range(2):
+        result = train(run, "--until-step", "7")
+        assert result.returncode == 0, result.stderr
+    assert "stopped at step 7: the step that was asked for is done" in result.stderr
+    assert [(event["step"], event["reason"]) for event in of_kind(run, "stop")] == [(7, "until_step")] * 2
+    assert json.loads(run.report_json.read_text())["state"] == "stopped"
+
+
 def test_sigint_is_a_stop_request_too(tiny_recipe):
     run = write_config(tiny_recipe, epochs=200, display_steps=1)
     with training(run) as process:
@@ -142,7 +152,7 @@ def test_sigint_is_a_stop_request_too(tiny_recipe):
 
 
 def test_a_killed_run_continues_from_its_last_checkpoint(tiny_recipe):
-    run = write_config(tiny_recipe, epochs=200, display_steps=1, checkpoint_interval_seconds=0.3)
+    run = write_config(tiny_recipe, epochs=200, display_steps=1, checkpoint_interval=0.3)
     with training(run) as process:
         wait_until(lambda: of_kind(run, "checkpoint"), process)
         process.kill()
@@ -167,11 +177,11 @@ def test_a_loss_that_is_no_number_ends_the_run_with_what_to_change(tiny_recipe):
 
 
 def test_a_loss_that_turns_bad_stops_within_three_steps_and_keeps_the_good_checkpoint(tiny_recipe):
-    run = write_config(tiny_recipe, epochs=4, display_steps=1, checkpoint_interval_seconds=0.001)
+    run = write_config(tiny_recipe, epochs=4, display_steps=1, checkpoint_interval=0.001)
     stop_after_steps(run, 5)
     kept = run.latest.read_text()
     write_config(
-        tiny_recipe, epochs=4, base_learning_rate=1e30, warmup_epochs=0, checkpoint_interval_seconds=0.001,
+        tiny_recipe, epochs=4, base_learning_rate=1e30, warmup_epochs=0, checkpoint_interval=0.001,
         checkpoints_kept=100,
     )
     result = train(run)
@@ -179,9 +189,9 @@ def test_a_loss_that_turns_bad_stops_within_three_steps_and_keeps_the_good_check
     bad_step = int(re.search(r"loss is \S+ (?:at|after) step (\d+)", result.stderr)[1])
     assert of_kind(run, "stop")[-1]["step"] - bad_step <= 3
     # Saved after the update that broke it, before its own loss was known: such a checkpoint must not be kept.
-    assert all(read_state(path)[0].step < bad_step for path in run.checkpoints.iterdir())
+    assert all(read_state(path)["progress"]["step"] < bad_step for path in run.checkpoints.iterdir())
     assert kept.strip() in {path.name for path in run.checkpoints.iterdir()}
-    assert read_state(run.checkpoints / run.latest.read_text().strip())[0].step < bad_step
+    assert read_state(run.checkpoints / run.latest.read_text().strip())["progress"]["step"] < bad_step
 
 
 def test_outputs_that_are_no_numbers_are_no_hits():

@@ -64,6 +64,6 @@ def _stopped_at(run: Run) -> int:
         last = event if event.get("kind") in ("start", "stop") else last
     if last is None or last["kind"] == "start":
         raise TrainerError(f"{run.name} ended without a checkpoint of its last step; `train` continues from the newest")
-    if last["reason"] not in ("signal", "finished"):
+    if last["reason"] in ("non_finite_loss", "error"):
         raise TrainerError(f"{run.name} ended with {last['reason'].replace('_', ' ')}; see its log")
     return last["step"]

@@ -2,13 +2,14 @@
 
 import json
 import sys
+import threading
 from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from trainer import lease
+from trainer import crash, interruption, lease
 from trainer.commands import train_imagenet
 from trainer.commands.console import console_reporter
 from trainer.commands.report import print_result
@@ -18,6 +19,7 @@ from trainer.observe import events
 from trainer.observe.monitor import spawn_monitor
 from trainer.observe.report import write_report
 from trainer.run import RUNS, Run
+from trainer.spot import imds, mirroring
 from trainer.spot.stop import stop_on_signals
 
 
@@ -26,6 +28,9 @@ def train(
     config: Annotated[Path | None, typer.Option(help="The configuration, a TOML file.")] = None,
     check: Annotated[Path | None, typer.Option(help="Only check this configuration.")] = None,
     run: Annotated[str | None, typer.Option(help="Name of the run, with train_imagenet.py's options.")] = None,
+    until_step: Annotated[
+        int | None, typer.Option(min=0, help="Stop, with a checkpoint, when this step is done.", show_default=False)
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
     network: train_imagenet.Network = None,
     num_layers: train_imagenet.NumLayers = None,
@@ -71,10 +76,10 @@ def train(
     if test_io or benchmark:
         _measure(loaded, "input" if test_io else "network", as_json)
     else:
-        _train(loaded, config, as_json)
+        _train(loaded, config, as_json, until_step)
 
 
-_OWN_OPTIONS = ("config", "check", "run", "as_json", "test_io", "benchmark")
+_OWN_OPTIONS = ("config", "check", "run", "until_step", "as_json", "test_io", "benchmark")
 
 
 def _load(path: Path | None, run: str | None, options: dict, needs_data: bool) -> Config:
@@ -111,7 +116,7 @@ def _say(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
 
-def _train(config: Config, source: Path | None, as_json: bool) -> None:
+def _train(config: Config, source: Path | None, as_json: bool, until_step: int | None) -> None:
     run = Run(config.run_directory)
     if _finished(run, config):
         print_result(run, _written_report(run), as_json)
@@ -119,9 +124,13 @@ def _train(config: Config, source: Path | None, as_json: bool) -> None:
     stop = stop_on_signals()
     _check_network(config, str(source or "command line"))
     run.directory.mkdir(parents=True, exist_ok=True)
-    with lease.hold(run):
+    with lease.hold(run, _say) as before:
         _keep_config(run, config, source)
-        _train_held(run, config, stop)
+        mirroring.fetch(run, config, _say, stop)
+        if stop:
+            _say("stopped before training began")
+            return
+        _train_held(run, config, stop, until_step, before)
         print_result(run, write_report(run), as_json)
 
 
@@ -134,14 +143,22 @@ def _written_report(run: Run) -> dict:
     return summary if summary.get("finished") and run.report_html.is_file() else write_report(run)
 
 
-def _train_held(run: Run, config: Config, stop) -> None:
+def _train_held(run: Run, config: Config, stop, until_step: int | None, before: dict | None) -> None:
     spawn_monitor(run)
     log = events.event_writer(run.events)
     from trainer.learn.session import train as train_session
 
     try:
         with console_reporter() as show:
-            train_session(config, run, _both(log, show), stop)
+            report = _both(log, show)
+            if interrupted := interruption.why(run, before):
+                report("interrupted", **interrupted)
+            with (
+                crash.recording(run),
+                imds.watching(config.imds_url, stop, report),
+                mirroring.running(run, config, report) as mirror,
+            ):
+                train_session(config, run, report, stop, until_step=until_step, mirror=mirror)
     except TrainerError:
         with suppress(DiskError):  # a full disk must not hide what happened
             write_report(run)
@@ -161,10 +178,22 @@ def _check_network(config: Config, source: str) -> None:
         raise ConfigError(*(f"{source}: {problem}" for problem in error.problems)) from error
 
 
-def _both(first, second):
+def _both(log, show):
+    """Any thread may report, until the `stop` event: nothing comes after it.
+
+    A console that cannot be written (a log on a full disk) does not end training.
+    """
+    lock, over = threading.Lock(), False
+
     def report(kind: str, **fields) -> None:
-        first(kind, **fields)
-        second(kind, **fields)
+        nonlocal over
+        with lock:
+            if over:
+                return
+            over = kind == "stop"
+            log(kind, **fields)
+            with suppress(OSError):
+                show(kind, **fields)
 
     return report
 
