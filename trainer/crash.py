@@ -3,6 +3,7 @@
 import faulthandler
 import os
 import re
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -25,11 +26,15 @@ def recording(run: Run) -> Iterator[None]:
     """While the block runs, SIGSEGV, SIGABRT, SIGFPE, SIGBUS and SIGILL leave every thread's stack in crash.txt.
 
     What an earlier process left there becomes crash-before.txt. MXNet must be imported by now: it would take SIGSEGV
-    for itself.
+    for itself. On a disk that takes no file, the block runs without.
     """
-    if run.crash.exists() and run.crash.stat().st_size:
-        os.replace(run.crash, run.crash_before)
-    with open(run.crash, "wb", buffering=0) as file:
+    try:
+        file = _opened(run)
+    except OSError as error:
+        print(f"{run.crash}: cannot be written, so a crash would leave no trace: {error}", file=sys.stderr, flush=True)
+        yield
+        return
+    with file:
         faulthandler.enable(file)
         try:
             yield
@@ -48,6 +53,12 @@ def left_by(run: Run) -> dict | None:
         return None
     what = text.splitlines()[0].removeprefix("Fatal Python error: ").strip()
     return {"signal": _SIGNALS.get(what, what), "where": _where(text)}
+
+
+def _opened(run: Run):
+    if run.crash.exists() and run.crash.stat().st_size:
+        os.replace(run.crash, run.crash_before)
+    return open(run.crash, "wb", buffering=0)
 
 
 def _where(text: str) -> str | None:

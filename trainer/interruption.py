@@ -12,9 +12,10 @@ def why(run: Run, lease: dict | None) -> dict | None:
     """The fields of an `interrupted` event; None when the last trainer ended in order, or its end has been told.
 
     lease: what the last trainer left (`trainer.lease.last`), None on a machine that has only its events.
-    reason: "crash" (with `signal` and, where known, `where` in the Python code), "out_of_memory" (the kernel ended a
-    process of this machine for lack of memory since the trainer's last sign of life), "host_restarted", "host_lost" (it
-    ran on another machine), "killed" (none of these: SIGKILL, or a second request to stop). step: the last one known.
+    reason: "crash" (with `signal` and, where known, `where` in the Python code), "out_of_memory" (since the trainer's
+    last sign of life, the kernel has ended some process of this machine for lack of memory), "host_restarted",
+    "host_lost" (it ran on another machine), "killed" (none of these: SIGKILL, or a second request to stop). step: the
+    last one known.
     seen: unix seconds of its last sign of life. host: where it ran.
     """
     log = list(events.read(run.events))
@@ -65,7 +66,7 @@ def words(interrupted: dict) -> str:
 
 _WORDS = {
     "crash": "it crashed ({signal})",
-    "out_of_memory": "most likely memory ran out: the kernel ended a process on {host} for it",
+    "out_of_memory": "perhaps memory ran out: since its last sign of life, the kernel ended a process on {host} for it",
     "host_restarted": "its machine {host} was restarted",
     "host_lost": "its machine {host} was lost or left",
     "killed": "it was killed",

@@ -17,6 +17,7 @@ from contextlib import contextmanager, suppress
 
 from trainer.errors import ConfigError
 from trainer.machine import boot_id, memory_kills
+from trainer.observe.words import duration
 from trainer.run import Run
 
 # Whoever asks `holder` takes the lock for an instant: an unlucky trainer tries again for this long.
@@ -26,7 +27,6 @@ HEARTBEAT_SECONDS = 5.0
 GONE_SECONDS = 20.0
 _LOOK_SECONDS = 0.5
 
-_OWNER = ("host", "boot_id", "pid", "started")
 # Each beat overwrites the one before in place, which needs no space on a full disk.
 _LENGTH = 512
 
@@ -52,8 +52,9 @@ def hold(run: Run, say: Callable[[str], None] = lambda line: None):
         finally:
             over.set()
             heart.join()
-            with suppress(OSError):
-                _write(file, owner, ended=True)
+            if still_ours(run):
+                with suppress(OSError):
+                    _write(file, owner, ended=True)
 
 
 def holder(run: Run) -> dict | None:
@@ -80,6 +81,27 @@ def last(run: Run) -> dict | None:
     return found if isinstance(found, dict) and "pid" in found else None
 
 
+def still_ours(run: Run) -> bool:
+    """Whether this process may write into the run: nobody else has taken it over meanwhile. One read of lease.json."""
+    now = last(run)
+    return now is None or (now["pid"], now.get("boot_id")) == (os.getpid(), boot_id())
+
+
+def elsewhere(run: Run) -> dict | None:
+    """`last` of a trainer of another machine (or another boot of this one) that did not end in order.
+
+    No lock of this machine tells whether it lives.
+    """
+    found = last(run)
+    return found if found and not found.get("ended") and found.get("boot_id") not in (None, boot_id()) else None
+
+
+def words(other: dict) -> str:
+    """What `elsewhere` found."""
+    ago = duration(max(time.time() - other.get("heartbeat", 0), 0))
+    return f"it is or was trained on {other.get('host')}, whose last sign of life came {ago} ago"
+
+
 def _write(file, owner: dict, ended: bool = False) -> None:
     record = {**owner, "heartbeat": time.time(), "memory_kills": memory_kills(), "ended": ended}
     os.pwrite(file.fileno(), json.dumps(record).encode().ljust(_LENGTH - 1) + b"\n", 0)
@@ -90,10 +112,10 @@ def _write(file, owner: dict, ended: bool = False) -> None:
 def _beat(run: Run, file, owner: dict, over: threading.Event) -> None:
     """Ends the process when another machine has taken the run: two must never write it."""
     while not over.wait(HEARTBEAT_SECONDS):
-        now = last(run)
-        if now and any(now.get(key) != owner[key] for key in _OWNER):
+        if not still_ours(run):
+            now = last(run) or {}
             print(
-                f"error: {run.directory}: must be trained by one process at a time; process {now['pid']} on "
+                f"error: {run.directory}: must be trained by one process at a time; process {now.get('pid')} on "
                 f"{now.get('host')} has taken it over from this one, which had given no sign of life",
                 file=sys.stderr, flush=True,
             )
@@ -104,7 +126,7 @@ def _beat(run: Run, file, owner: dict, over: threading.Event) -> None:
 
 def _refuse_living(run: Run, before: dict | None, say) -> None:
     """Watches the heartbeat of a trainer that this machine's lock says nothing about."""
-    if before is None or before.get("ended") or before.get("boot_id") in (None, boot_id()):
+    if elsewhere(run) is None:
         return
     who = f"process {before['pid']} on {before.get('host')}"
     say(f"{who} had this run and did not end in order; watching for {GONE_SECONDS:g} s whether it lives")

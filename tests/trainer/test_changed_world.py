@@ -1,13 +1,19 @@
 """Continuing with other settings, data or code: by a rule that is told, or not at all."""
 
+import json
 import re
+import shutil
 from pathlib import Path
 
+import mxnet as mx
 import pytest
 from tiny_data import write_records
 from training import configuration, of_kind, train
 
+from trainer import __version__
 from trainer.config import Config
+from trainer.data import native
+from trainer.data.manifest import manifest_path
 from trainer.errors import ConfigError
 from trainer.learn import checkpoint, resume
 from trainer.learn.schedule import learning_rate
@@ -35,22 +41,45 @@ def test_the_document_says_the_same():
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("key", "value"),
-    [
-        ("network", "resnet18_v1"), ("num_layers", 20), ("num_classes", 5), ("image_shape", [3, 24, 24]),
-        ("optimizer", "adam"), ("precision", "bfloat16"), ("seed", 1), ("num_examples", 100), ("momentum", 0.0),
-        ("mean", [0, 0, 0]), ("std", [1, 1, 1]),
-    ],
-)  # fmt: skip
-def test_what_cannot_be_continued_is_refused_by_name_and_harms_nothing(stopped, key, value):
+REFUSED = {
+    "network": "resnet18_v1", "num_layers": 20, "num_classes": 5, "image_shape": [3, 24, 24], "optimizer": "adam",
+    "precision": "bfloat16", "seed": 1, "num_examples": 100, "momentum": 0.0, "mean": [0, 0, 0], "std": [1, 1, 1],
+    "label_width": 2,
+}  # fmt: skip
+
+
+def test_every_refused_key_is_tried_below():
+    assert {key for key, rule in resume.RULES.items() if rule.refused} | {"momentum"} == set(REFUSED)
+
+
+def test_what_cannot_be_continued_is_refused_by_name_and_harms_nothing(stopped, tmp_path):
     recipe, run = stopped
-    changed = {key: value} | ({"num_layers": None} if key == "network" else {})
-    with pytest.raises(ConfigError, match=f"{key} must be .* to continue .*, got .*: ") as error:
-        train(recipe, **changed)
-    assert "another run's name" in str(error.value)
-    assert checkpoint.newest(run).name == "00000005-0"
+    for key, value in REFUSED.items():
+        changed = {key: value}
+        if key == "network":
+            changed["num_layers"] = None
+        if key == "label_width":
+            changed |= {"data_train": write_two_labels(tmp_path / "two.rec"), "data_val": None}
+        with pytest.raises(ConfigError, match=f"{key} must be .* to continue .*, got .*: ") as error:
+            train(recipe, **changed)
+        assert "another run's name" in str(error.value)
+        assert checkpoint.newest(run).name == "00000005-0"
     assert train(recipe) == "finished"
+
+
+def write_two_labels(path: Path) -> str:
+    records = mx.recordio.MXIndexedRecordIO(str(path.with_suffix(".idx")), str(path), "w")
+    for key in range(160):
+        records.write_idx(key, mx.recordio.pack(mx.recordio.IRHeader(0, [0.0, 1.0], key, 0), b"picture"))
+    records.close()
+    return str(path)
+
+
+@pytest.mark.parametrize("optimizer", ["adam", "lamb", "rmsprop"])
+def test_a_momentum_that_the_optimizer_does_not_use_may_vanish(tiny_recipe, optimizer):
+    recipe = tiny_recipe | {"optimizer": optimizer, "base_learning_rate": 0.01}
+    train(recipe, until_step=1)
+    assert train(recipe, until_step=2, momentum=0.0) == "until_step"
 
 
 def test_another_batch_size_keeps_the_images_and_takes_the_learning_rate_with_it(stopped):
@@ -125,11 +154,68 @@ def test_another_validation_set_makes_the_best_begin_anew(tiny_recipe, tmp_path)
     train(recipe, until_step=12, data_val=str(other))
     progress = checkpoint.read_state(checkpoint.newest(run))["progress"]
     assert (progress["best_top1"], progress["top1"], progress["validated_epochs"]) == (None, None, 1)
+    (told,) = (line for line in of_kind(run, "start")[-1]["explained"] if line.startswith("data_val is "))
+    assert f"{other} (4 records" in told
+    assert "make the best so far begin anew" in told
 
 
-def test_other_code_continues_and_is_told(stopped, monkeypatch):
+def test_another_validation_set_at_the_same_path_is_told_too(tiny_recipe, tmp_path):
+    recipe = tiny_recipe | {"data_val": str(write_records(tmp_path / "val.rec", 8))}
+    run = Run(Path(recipe["run_directory"]))
+    train(recipe, until_step=11)
+    write_records(tmp_path / "val.rec", 8, seed=9)
+    train(recipe, until_step=12)
+    start = of_kind(run, "start")[-1]
+    assert list(start["changed"]) == ["data_val"]
+    assert "make the best so far begin anew" in start["explained"][0]
+    assert checkpoint.read_state(checkpoint.newest(run))["progress"]["best_top1"] is None
+
+
+def test_the_same_validation_data_with_a_checksum_more_keeps_the_best(tiny_recipe, tmp_path):
+    val = write_records(tmp_path / "val.rec", 8)
+    recipe = tiny_recipe | {"data_val": str(val)}
+    run = Run(Path(recipe["run_directory"]))
+    train(recipe, until_step=11)
+    manifest_path(val).write_text(json.dumps({"records": 8, "rec_sha256": "ab" * 32}))
+    train(recipe, until_step=12)
+    assert of_kind(run, "start")[-1]["changed"] == {}
+    assert checkpoint.read_state(checkpoint.newest(run))["progress"]["best_top1"] is not None
+    assert "00000010-1" in {path.name for path in checkpoint.survey(run)[0]}
+
+
+def test_other_code_continues_and_is_told(stopped, monkeypatch, tmp_path):
     recipe, run = stopped
-    monkeypatch.setattr(resume, "__version__", "0.2.0")
+    monkeypatch.setattr(resume, "__version__", "0.9.0")
     train(recipe, until_step=6)
-    before, now = of_kind(run, "start")[-1]["changed"]["code"]
-    assert now == before.replace("0.1.0", "0.2.0") != before
+    start = of_kind(run, "start")[-1]
+    before, now = start["changed"]["code"]
+    assert now == before.replace(__version__, "0.9.0") != before
+    assert start["explained"] == [f"code is {now}, was {before}: what a step does may have changed"]
+
+
+@pytest.mark.parametrize("name", ["learn/step.py", "data/native/crop.c"])
+def test_a_line_changed_is_other_code(monkeypatch, tmp_path, name):
+    copy = shutil.copytree(resume.PACKAGE, tmp_path / "trainer", ignore=shutil.ignore_patterns("__pycache__"))
+    monkeypatch.setattr(resume, "PACKAGE", copy)
+    before = resume._code_digest()
+    with open(copy / name, "a") as file:
+        file.write("\n")
+    assert resume._code_digest() != before
+
+
+def test_another_decoder_is_told(tiny_recipe, monkeypatch):
+    recipe = tiny_recipe | {"augmentation": "crop"}
+    train(recipe, until_step=2)
+    monkeypatch.setattr(native, "decoder_name", lambda: "another")
+    train(recipe, until_step=3)
+    start = of_kind(Run(Path(recipe["run_directory"])), "start")[-1]
+    assert list(start["changed"]) == ["decoder"]
+    assert start["explained"][0].endswith("pixels may be rounded otherwise")
+
+
+def test_all_that_may_differ_has_words(tiny_recipe):
+    train(tiny_recipe, until_step=1)
+    state = checkpoint.read_state(checkpoint.newest(Run(Path(tiny_recipe["run_directory"]))))
+    told = {*state["versions"], *state["effective"]}
+    lines = resume.explained(dict.fromkeys(told, ["a", "b"]), configuration(tiny_recipe))
+    assert all(line.partition(": ")[2] for line in lines)

@@ -1,7 +1,10 @@
 """Checkpoints on disk: what counts as whole, which one is the newest, what is kept."""
 
+import errno
+import json
 import os
 import subprocess
+from pathlib import Path
 from types import SimpleNamespace
 
 import mxnet as mx
@@ -9,14 +12,15 @@ import numpy as np
 import pytest
 from mxnet.gluon import nn
 
+from trainer import checkpoint_files
 from trainer.config import build
-from trainer.errors import DiskError
+from trainer.errors import ConfigError, DiskError
 from trainer.learn import checkpoint, snapshot
 from trainer.learn.optimizer import counters, make_trainer
 from trainer.learn.writer import Writer
 from trainer.run import Run
 
-DATA = {"train": {"records": 9}, "val": {"records": 3}}
+DATA = {"train": {"records": 9}, "val": {"records": 3, "rec_sha256": None}}
 
 
 def make_training(folder, devices=1):
@@ -39,12 +43,13 @@ def make_training(folder, devices=1):
     trainer.step(2)
     run = Run(folder)
 
-    def save(step, kept=2, **progress):
+    def save(step, kept=2, still_ours=lambda: True, writer=None, **progress):
         state = {
             "progress": vars(checkpoint.Progress(step=step, **progress)), "counters": counters(trainer), "data": DATA,
             "config": config.model_dump(mode="json"), "versions": {}, "effective": {},
         }  # fmt: skip
-        return Writer(run, kept, checkpoint.survey(run)[0]).write(snapshot.take(network, trainer, into={}), state)
+        writer = writer or Writer(run, kept, checkpoint.survey(run)[0], still_ours)
+        return writer.write(snapshot.take(network, trainer, into={}), state)
 
     return SimpleNamespace(run=run, config=config, network=network, trainer=trainer, save=save)
 
@@ -107,13 +112,51 @@ def test_latest_may_be_one_behind(training):
 
 def test_what_a_killed_remover_leaves_is_no_checkpoint_and_goes(training, monkeypatch):
     training.save(1)
-    monkeypatch.setattr(checkpoint.shutil, "rmtree", lambda path: 1 / 0)
+    monkeypatch.setattr(checkpoint_files.shutil, "rmtree", lambda path, ignore_errors: 1 / 0)
     with pytest.raises(ZeroDivisionError):
-        checkpoint.remove(training.run.checkpoints / "00000001-0")
+        checkpoint_files.remove(training.run.checkpoints / "00000001-0")
     monkeypatch.undo()
     assert checkpoint.survey(training.run) == ({}, [])
     checkpoint.tidy(training.run)
     assert names(training.run) == []
+
+
+@pytest.mark.parametrize("fails", ["rename", "unlink", "rmdir"])
+def test_what_cannot_be_removed_costs_no_save_and_goes_later(training, monkeypatch, fails):
+    """A network disk keeps a file that somebody reads, and with it its directory."""
+    writer = Writer(training.run, 2, {}, lambda: True)
+    training.save(1, writer=writer)
+    training.save(2, writer=writer)
+    refuse = {"rename": (Path, "rename"), "unlink": (os, "unlink"), "rmdir": (os, "rmdir")}[fails]
+    real = getattr(*refuse)
+
+    def refused(path, *arguments, **more):
+        if fails == "rmdir" or "dir_fd" in more or Path(path).name == "00000001-0":
+            raise OSError(errno.ENOTEMPTY, "busy")
+        return real(path, *arguments, **more)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(*refuse, refused)
+        for step in (3, 4):
+            assert training.save(step, writer=writer)["step"] == step
+            assert [path.name for path in checkpoint.survey(training.run)[0]][0] == f"{step:08d}-0"
+    training.save(5, writer=writer)
+    training.save(6, writer=writer)
+    assert names(training.run) == ["00000005-0", "00000006-0"]
+
+
+def test_nothing_is_written_or_removed_once_another_trainer_has_the_run(training):
+    """Whatever moment it takes it over: each look at the lease is the last but one that says yes."""
+    training.save(1)
+    for yes in range(3):
+        training.save(5)
+        before, looks = names(training.run), [True] * yes
+        with pytest.raises(ConfigError, match="one process at a time"):
+            training.save(6, kept=1, still_ours=lambda: bool(looks) and looks.pop())  # noqa: B023
+        found = [name for name in names(training.run) if not name.endswith(".unfinished")]
+        assert found == (before if yes < 2 else [*before, "00000006-0"])
+        if yes == 2:
+            assert training.run.latest.read_text() == "00000005-0\n"
 
 
 def test_drafts_of_the_dead_are_removed_and_those_of_the_living_are_not(training):
@@ -126,13 +169,32 @@ def test_drafts_of_the_dead_are_removed_and_those_of_the_living_are_not(training
     assert {path.name for path in training.run.directory.glob(".*")} == kept
 
 
-def test_leftovers_of_a_killed_writer_do_not_push_out_good_ones(training):
+def test_leftovers_and_damaged_ones_go_and_do_not_push_out_good_ones(training):
     training.save(1)
     (training.run.checkpoints / "00000009-0.unfinished").mkdir()
     (training.run.checkpoints / "00000008-0").mkdir()
+    (training.run.checkpoints / "of the user").mkdir()
+    assert len(checkpoint.survey(training.run)[1]) == 1
     training.save(2)
-    assert names(training.run) == ["00000001-0", "00000002-0", "00000008-0"]
-    assert checkpoint.newest(training.run).name == "00000002-0"
+    assert names(training.run) == ["00000001-0", "00000002-0", "of the user"]
+    assert checkpoint.survey(training.run)[1] == []
+
+
+def test_the_best_is_known_though_one_of_its_data_has_a_checksum_more(training):
+    training.save(1, top1=0.9, validated_step=1, validated_epochs=1)
+    whole, _ = checkpoint.survey(training.run)
+    assert checkpoint.best(whole, DATA["val"] | {"rec_sha256": "ab"}) == training.run.checkpoints / "00000001-1"
+    assert checkpoint.best(whole, DATA["val"] | {"records": 4}) is None
+
+
+def test_a_checkpoint_of_the_version_before_is_refused_in_words(training):
+    training.save(1)
+    path = training.run.checkpoints / "00000001-0"
+    state = {"version": "0.1.0", "progress": {"step": 1}, "config": {"checkpoint_interval_seconds": 300}}
+    (path / "state.json").write_text(json.dumps(state))
+    checkpoint_files.write_checksums(path)
+    with pytest.raises(ConfigError, match=r"00000001-0: must be a checkpoint of version 0.2.0 or later, got .* 0.1.0"):
+        checkpoint.newest(training.run)
 
 
 @pytest.mark.parametrize("content", [None, b"nonsense\n", b"00000007-0\n", b"", b"\xff\xfe\x00"])
@@ -156,14 +218,17 @@ def test_what_turned_out_bad_is_forgotten(training):
     assert not training.run.latest.exists()
 
 
-def test_a_place_that_cannot_be_written_is_a_disk_error(training):
-    training.save(1)
-    training.run.latest.unlink()
+def test_a_latest_that_cannot_be_written_loses_no_checkpoint(training):
     training.run.latest.mkdir()
     (training.run.latest / "x").touch()
+    assert training.save(1)["step"] == 1
+    assert checkpoint.newest(training.run).name == "00000001-0"
+
+
+def test_a_place_that_cannot_be_written_is_a_disk_error(training):
+    training.run.checkpoints.touch()
     with pytest.raises(DiskError, match="the checkpoint could not be written"):
         training.save(2)
-    assert "00000001-0" in names(training.run)
 
 
 def test_what_is_loaded_is_what_was_saved(training):
@@ -172,7 +237,7 @@ def test_what_is_loaded_is_what_was_saved(training):
     momentum = training.trainer._updaters[0].states[0].asnumpy()
     for parameter in training.network.collect_params().values():
         parameter.set_data(mx.nd.zeros(parameter.shape))
-    training.trainer._updaters[0].states.clear()
+    training.trainer._updaters[0].states[0][:] = 0
     training.trainer._optimizer.num_update = 0
     checkpoint.load(checkpoint.newest(training.run), training.network, training.trainer)
     for name, parameter in training.network.collect_params().items():

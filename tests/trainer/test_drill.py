@@ -5,11 +5,11 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
-import tomli_w
+import training
+from training import until
 
 from trainer import lease
 from trainer.commands.drill import drill
@@ -28,28 +28,19 @@ def quick(monkeypatch):
 
 
 def make_run(recipe: dict, **changes) -> Run:
-    values = {key: value for key, value in (recipe | {"epochs": 1000} | changes).items() if value is not None}
-    run = Run(Path(values["run_directory"]))
-    run.directory.mkdir(parents=True, exist_ok=True)
-    run.config.write_text(tomli_w.dumps(values))
-    return run
+    return training.write_config(recipe, **({"epochs": 1000} | changes))
 
 
 def contents(folder: Path) -> dict:
     return {path: path.read_bytes() if path.is_file() else None for path in folder.glob("**/*")}
 
 
-def train(run: Run, *options: str) -> None:
-    subprocess.run([sys.executable, "-m", "trainer", "train", "--config", run.config, *options], check=True)
-
-
 def test_the_same_weights_after_a_notice_and_a_kill_and_the_run_as_it_was(tiny_recipe, tmp_path, capsys):
     mirror = tmp_path / "mirror"
     mirror.mkdir()
-    run = make_run(
-        tiny_recipe, data_val=None, checkpoint_mirror=f"file://{mirror}", model_prefix=str(tmp_path / "model" / "m")
-    )
-    train(run, "--until-step", "12")
+    recipe = tiny_recipe | {"data_val": None, "epochs": 1000, "model_prefix": str(tmp_path / "model" / "m")}
+    run = make_run(recipe, checkpoint_mirror=f"file://{mirror}")
+    training.train(recipe, until_step=12)
     before = contents(tmp_path)
     capsys.readouterr()
     drill(run=str(run.directory), notice=True, kill=1, steps=3, as_json=True)
@@ -99,6 +90,14 @@ def test_what_an_interruption_cost():
     assert (notice["seconds_to_next_step"], notice["seconds_lost"]) == (6, 6)
 
 
+def test_a_copy_that_made_no_step_after_its_interruption_was_too_short():
+    """The interruption came in the run's last step."""
+    log = [{"t": 1, "kind": "step", "step": 9}, {"t": 3, "kind": "stop"}, {"t": 4, "kind": "start", "resumed_step": 9}]
+    for kind in ("notice", "kill"):
+        with pytest.raises(rehearsal.TooShortError):
+            rehearsal.outcome({"kind": kind, "t": 2, "step": 9}, log, batch_size=4)
+
+
 @pytest.mark.slow
 def test_other_weights_are_told_with_their_reason(tiny_recipe, capsys):
     """MXNet's own iterator draws the rest of an epoch anew; with several threads no two trainings see the same."""
@@ -115,7 +114,7 @@ def test_other_weights_are_told_with_their_reason(tiny_recipe, capsys):
 @pytest.mark.slow
 def test_a_finished_run_is_rehearsed_from_the_beginning(tiny_recipe, capsys):
     run = make_run(tiny_recipe, epochs=30)
-    train(run)
+    training.train(tiny_recipe, epochs=30)
     drill(run=str(run.directory), notice=False, kill=1, steps=1, as_json=True)
     assert json.loads(capsys.readouterr().out)["from"] is None
 
@@ -143,10 +142,3 @@ def test_a_drill_that_is_ended_leaves_no_trainer(tiny_recipe, number):
     if number == signal.SIGKILL:
         drill(run=str(run.directory), notice=False, kill=1, steps=1, as_json=False)
         assert not folder.exists()
-
-
-def until(condition) -> None:
-    deadline = time.monotonic() + 120
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from training import of_kind, train
+from training import of_kind, start, train, write_config
 
 from trainer import lease
 from trainer.commands.console import describe
@@ -36,7 +36,7 @@ def small_disk(tmp_path):
 
 
 class Filler:
-    """A file that takes all the space there is."""
+    """A file that takes all the space there is on a small disk."""
 
     def __init__(self, folder: Path):
         self._path = folder / "filler"
@@ -54,15 +54,40 @@ class Filler:
         self._path.unlink(missing_ok=True)
 
 
+class Limit:
+    """Keeps this process's files from growing, on whatever disk and for whatever user; overwriting the lease works."""
+
+    def __init__(self):
+        self._before = resource.getrlimit(resource.RLIMIT_FSIZE)
+
+    def fill(self, size: int = 600) -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (size, self._before[1]))
+
+    def free(self) -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, self._before)
+
+
+@pytest.fixture(params=["a small disk", "a limit"])
+def disk(request, tmp_path):
+    """(folder, what fills it)"""
+    if request.param == "a limit":
+        limit = Limit()
+        yield tmp_path, limit
+        limit.free()
+    else:
+        folder = request.getfixturevalue("small_disk")
+        yield folder, Filler(folder)
+
+
 @contextmanager
 def largest_file(size: int):
     """Within the block no file of this process grows beyond that; root may not write more, either."""
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    limit = Limit()
+    limit.fill(size)
     try:
         yield
     finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        limit.free()
 
 
 def whole(run: Run) -> list[str]:
@@ -71,9 +96,9 @@ def whole(run: Run) -> list[str]:
     return [path.name for path in found]
 
 
-def test_training_outlives_a_full_disk_and_saves_again_when_there_is_space(tiny_recipe, small_disk):
-    filler, kinds, kept = Filler(small_disk), [], []
-    run = Run(small_disk / "run")
+def test_training_outlives_a_full_disk_and_saves_again_when_there_is_space(tiny_recipe, disk):
+    (folder, filler), kinds, kept = disk, [], []
+    run = Run(folder / "run")
     recipe = tiny_recipe | {
         "run_directory": str(run.directory), "checkpoint_interval": 0.02, "epochs": 8, "display_steps": 1
     }  # fmt: skip
@@ -98,17 +123,32 @@ def test_training_outlives_a_full_disk_and_saves_again_when_there_is_space(tiny_
     assert told[-1]["n"] == len(told) + lost == len(kinds)
 
 
-def test_a_last_checkpoint_that_cannot_be_written_ends_with_what_stays(tiny_recipe, small_disk):
-    run = Run(small_disk / "run")
+def test_a_last_checkpoint_that_cannot_be_written_ends_with_what_stays(tiny_recipe, disk):
+    folder, filler = disk
+    run = Run(folder / "run")
     recipe = tiny_recipe | {"run_directory": str(run.directory), "epochs": 1}
     train(recipe, until_step=4)
-    Filler(small_disk).fill()
-    with pytest.raises(DiskError, match=r"00000006-0.* its disk has 0.0 MB free; .*00000004-0 stays") as error:
+    filler.fill()
+    what = r"00000006-0.*(its disk has 0.0 MB free|cannot be written whole).*; .*00000004-0 stays"
+    with pytest.raises(DiskError, match=what) as error:
         train(recipe, until_step=6)
+    filler.free()
     assert error.value.exit_code == 74
     assert whole(run) == ["00000004-0"]
-    Filler(small_disk).free()
     assert train(recipe) == "finished"
+
+
+def test_a_full_disk_after_the_last_checkpoint_is_no_failure(tiny_recipe, small_disk):
+    """All is saved: what lies beside it (report, crash.txt) is told, and the exit code is 0."""
+    run = write_config(tiny_recipe, run_directory=str(small_disk / "run"), epochs=1)
+    assert start(run, "--until-step", "9", stdout=subprocess.DEVNULL).wait(timeout=120) == 0
+    Filler(small_disk).fill()
+    process = start(run, "--until-step", "9", stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    printed, said = process.communicate(timeout=120)
+    assert process.returncode == 0, said
+    assert "cannot write the report" in said
+    assert "python -m trainer report --run run" in said
+    assert "steps: 9 of 10" in printed
 
 
 def test_models_of_epochs_that_cannot_be_written_do_not_end_training(tiny_recipe, small_disk):

@@ -147,9 +147,9 @@ def test_a_rebalance_recommendation_asks_for_a_checkpoint_once(service, watch, s
     for moment in ("2030-01-01T00:00:00Z", "2030-01-01T01:00:00Z"):
         service.answers[imds.REBALANCE] = 200, json.dumps({"noticeTime": moment}).encode()
         watch.poll()
-        assert stop.take_save() == "rebalance"
+        assert stop.take_save() is True
         watch.poll()
-        assert stop.take_save() is None
+        assert stop.take_save() is False
     assert [event["time"] for event in reports.of("rebalance")] == ["2030-01-01T00:00:00Z", "2030-01-01T01:00:00Z"]
     assert not stop
 

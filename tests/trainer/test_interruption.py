@@ -171,7 +171,7 @@ def test_a_trainer_for_which_memory_ran_out(interrupted, small_group):
     assert hungry.returncode == -signal.SIGKILL
     found = interruption.why(interrupted, lease.last(interrupted))
     assert found["reason"] == "out_of_memory"
-    assert "most likely memory ran out" in interruption.words(found)
+    assert "perhaps memory ran out" in interruption.words(found)
 
 
 def test_the_place_of_a_crash_is_in_this_code(tmp_path):

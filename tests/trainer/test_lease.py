@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -9,9 +10,12 @@ import threading
 import time
 
 import pytest
+import run_logs
 
 from trainer import lease
-from trainer.errors import ConfigError
+from trainer.commands.report import report
+from trainer.commands.stop import _stopped, stop
+from trainer.errors import ConfigError, TrainerError
 from trainer.machine import boot_id
 from trainer.run import Run
 
@@ -134,6 +138,58 @@ def test_a_trainer_whose_run_was_taken_over_ends(tmp_path):
         os.replace(taken.lease, Run(tmp_path).lease)
         assert process.wait(timeout=30) == 78
         assert "process 4321 on elsewhere has taken it over" in process.stderr.read()
+
+
+@pytest.mark.parametrize("ended", [False, True])
+def test_whose_the_run_is(tmp_path, ended):
+    """One that ended in order has written the run, too."""
+    run = Run(tmp_path)
+    assert lease.still_ours(run)
+    with lease.hold(run):
+        assert lease.still_ours(run)
+        foreign_lease(run, ended=ended)
+        assert not lease.still_ours(run)
+
+
+def test_a_trainer_elsewhere_is_named(tmp_path, monkeypatch, capsys):
+    """Its lock may not carry to here: nobody here knows whether it lives."""
+    run = run_logs.write_run(tmp_path / "tiny", [run_logs.start(1000), *run_logs.steps(1010, 10, 30)])
+    run.config.write_text("")
+    foreign_lease(run, heartbeat=time.time() - 7)
+    words = r"it is or was trained on elsewhere, whose last sign of life came [78]\.. s ago"
+    stop(run=str(run.directory))
+    assert re.search(f"tiny is not being trained on this machine; {words}", capsys.readouterr().out)
+    report(run=str(run.directory))
+    assert re.search(f"reason: {words}", capsys.readouterr().out)
+    foreign_lease(run, ended=True)
+    stop(run=str(run.directory))
+    assert capsys.readouterr().out == "tiny is not being trained.\n"
+
+
+STARTED, BEFORE = {"t": 20.0, "kind": "start"}, {"t": 9.0, "kind": "stop", "reason": "signal", "step": 3}
+
+
+@pytest.mark.parametrize(
+    ("log", "ended", "words"),
+    [
+        ([BEFORE, STARTED, {**BEFORE, "t": 30.0, "step": 4}], True, "stopped at step 4; its checkpoint is on disk"),
+        ([STARTED, {**BEFORE, "t": 30.0, "reason": "non_finite_loss"}], True, "ended with non finite loss"),
+        ([BEFORE, STARTED], False, "ended without a checkpoint"),
+        ([BEFORE], True, "stopped before training began"),
+        ([], True, "stopped before training began"),
+        ([BEFORE], False, "ended without a checkpoint"),
+        ([], False, "ended without a checkpoint"),
+    ],
+)
+def test_how_a_trainer_ended_that_was_asked_to_stop(tmp_path, log, ended, words):
+    """It began at second 10."""
+    run = run_logs.write_run(tmp_path / "tiny", log)
+    foreign_lease(run, ended=ended)
+    if words.startswith("ended"):
+        with pytest.raises(TrainerError, match=words):
+            _stopped(run, {"started": 10.0})
+    else:
+        assert words in _stopped(run, {"started": 10.0})
 
 
 @pytest.mark.parametrize("text", ["", "{", "[1]", "{}", "null", "\x00" * 512])

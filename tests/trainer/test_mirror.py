@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
 import pytest
@@ -230,14 +231,70 @@ def test_the_older_ones_wait_when_a_newer_one_appears(url, here, monkeypatch):
     assert (order, mirrored_steps(config)) == ([20, 30], [30, 20, 10])
 
 
-def test_one_that_is_damaged_here_is_not_sent(tmp_path, url, here):
+DAMAGE = {
+    "another byte": lambda path: (path / "weights.params").write_bytes(b"x" * 1000),
+    "a file that is gone": lambda path: (path / "weights.params").unlink(),
+    "an empty file": lambda path: (path / "weights.params").write_bytes(b""),
+    "a folder for a file": lambda path: ((path / "weights.params").unlink(), (path / "weights.params").mkdir()),
+    "a file too many": lambda path: (path / "more").write_bytes(b""),
+    "no checksums": lambda path: (path / "checksums.json").unlink(),
+}
+
+
+@pytest.mark.parametrize(
+    ("url", "damage", "step"),
+    [*(("file", kind, 20) for kind in DAMAGE), *((kind, "a file that is gone", 30) for kind in ("file", "s3")),
+     ("file", "another byte", 10)],
+    indirect=["url"],
+)  # fmt: skip
+def test_those_that_are_damaged_here_are_told_once_and_hold_nothing_up(tmp_path, url, here, damage, step):
+    run, config = here
+    add_checkpoint(run, 5)
+    mirror, told = follower(run, config), []
+    mirror.attempt()
+    (run.checkpoints / "00000005-0").rename(tmp_path / "rotated")
+    for number in (10, 20, 30):
+        path = add_checkpoint(run, number)
+        if number == step:
+            DAMAGE[damage](path)
+    for _ in range(3):
+        mirror.attempt()
+        told.append(mirror.state.error)
+    good = [number for number in (30, 20, 10) if number != step]
+    assert mirrored_steps(config) == good
+    assert len(directories(url)) == 2
+    assert mirror.state.step == good[0]
+    assert told[1:] == [None, None]
+    if damage != "no checksums":
+        assert f"{run.checkpoints}/{step:08d}-0: is damaged here and not sent: " in told[0]
+    add_checkpoint(run, 40)
+    assert mirror.attempt()
+    assert (mirror.state.error, mirror.state.step, mirrored_steps(config)) == (None, 40, [40, *good])
+
+
+@pytest.mark.parametrize("url", ["file"], indirect=True)
+def test_if_all_are_damaged_here_nothing_is_taken_away_there(tmp_path, url, here):
+    run, config = here
+    add_checkpoint(run, 10)
+    mirror = follower(run, config)
+    mirror.attempt()
+    (run.checkpoints / "00000010-0").rename(tmp_path / "rotated")
+    DAMAGE["another byte"](add_checkpoint(run, 20))
+    for _ in range(3):
+        mirror.attempt()
+    assert (mirrored_steps(config), len(directories(url))) == ([10], 1)
+
+
+@pytest.mark.parametrize("url", ["file"], indirect=True)
+def test_one_that_was_damaged_after_it_was_sent_stays_there(tmp_path, url, here):
     run, config = here
     path = add_checkpoint(run, 10)
-    (path / "weights.params").write_bytes(b"x" * 1000)
     mirror = follower(run, config)
-    assert not mirror.attempt()
-    assert "weights.params: is damaged here" in mirror.state.error
-    assert mirrored_steps(config) == []
+    mirror.attempt()
+    DAMAGE["another byte"](path)
+    add_checkpoint(run, 20)
+    assert mirror.attempt()
+    assert mirrored_steps(config) == [20, 10]
 
 
 @pytest.mark.parametrize("damaged_file", ["weights.params", "checksums.json"])
@@ -310,6 +367,7 @@ def test_a_fetch_that_was_cut_off_goes_on_where_it_was(tmp_path, url, here, monk
     half.mkdir(parents=True)
     (half / "weights.params").write_bytes((path / "weights.params").read_bytes())
     (half / "state.json").write_bytes(b"{half")
+    (half / ".optimizer.params.1.draft").write_bytes(b"of a killed writer")
     brought = []
     place = type(there(url, "tiny"))
     real = place.get
@@ -318,6 +376,21 @@ def test_a_fetch_that_was_cut_off_goes_on_where_it_was(tmp_path, url, here, monk
     assert content(fresh.checkpoints / path.name) == content(path)
     assert "weights.params" not in brought
     assert not half.exists()
+
+
+def test_too_little_space_is_told_before_anything_is_brought(tmp_path, url, here, monkeypatch):
+    run, config = here
+    path = add_checkpoint(run, 10, size=1_000_000)
+    follower(run, config).attempt()
+    fresh, config = elsewhere(tmp_path, url)
+    usage = shutil.disk_usage(tmp_path)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=500_000))
+    with pytest.raises(PlaceError, match=r"must have 1\.0 MB of space, got 0\.5 MB"):
+        fetch(fresh, config, print)
+    assert not list(fresh.checkpoints.rglob("*.params"))
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage)
+    fetch(fresh, config, print)
+    assert content(fresh.checkpoints / path.name) == content(path)
 
 
 @pytest.mark.parametrize("name", ["../../evil", "/tmp/evil", ".hidden"])
@@ -457,6 +530,25 @@ def test_nothing_is_left_of_what_a_killed_mirror_was_writing(tmp_path):
     mirror.attempt()
     files = [file for file in copies.glob("**/*") if file.is_file()]
     assert len(files) == 2 * len(content(path))
+
+
+def test_a_claim_and_the_housekeeping_of_the_owner_before_do_not_meet(tmp_path):
+    """Each draft of LATEST is there long enough for the other to see it."""
+    (tmp_path / "place").mkdir()
+    place, over = place_of(f"file://{tmp_path}/place", "tiny"), threading.Event()
+
+    def tidy():
+        while not over.is_set():
+            place.keep_only(())
+
+    with ThreadPoolExecutor(1) as pool:
+        tidying, tag = pool.submit(tidy), None
+        try:
+            for _ in range(200):
+                tag = place.swap("LATEST", b"x" * 100_000, tag)
+        finally:
+            over.set()
+        tidying.result()
 
 
 def test_a_folder_that_is_not_there_is_no_empty_mirror(tmp_path):

@@ -177,13 +177,19 @@ def test_unfinished_uploads_of_checkpoints_that_are_gone_are_removed(s3, here):
     assert s3.unfinished() == []
 
 
-def test_a_large_file_that_is_damaged_here_is_not_sent(s3, here):
+def test_a_large_file_that_is_damaged_while_it_is_sent_does_not_arrive(s3, here, monkeypatch):
     run, config = here
     path = add_checkpoint(run, 10, size=2 * PART_BYTES)
-    with open(path / "weights.params", "r+b") as file:
-        file.seek(PART_BYTES + 5)
-        file.write(b"damage")
     mirror = follower(run, config)
+    pace = mirror.orders.pace
+
+    def damage(count):
+        with open(path / "weights.params", "r+b") as file:
+            file.seek(PART_BYTES + 5)
+            file.write(b"damage")
+        pace(count)
+
+    monkeypatch.setattr(mirror.orders, "pace", damage)
     assert not mirror.attempt()
     assert "is damaged here" in mirror.state.error
     assert s3.unfinished() == []

@@ -14,14 +14,14 @@ import mxnet as mx
 import numpy as np
 import psutil
 import pytest
-import tomli_w
+import training
 from fakes.s3 import CREDENTIALS, S3, silence
 from mirror_runs import add_checkpoint, make_run, mirrored_steps, until
+from training import of_kind
 
+from trainer import lease
 from trainer.config import load
 from trainer.errors import DataError, DiskError
-from trainer.observe import events
-from trainer.run import Run
 from trainer.spot import mirroring, owner
 from trainer.spot.place import place_of
 from trainer.spot.stop import StopRequest
@@ -141,6 +141,7 @@ def test_killed_in_the_middle_of_an_upload(tmp_path, place):
 TRAINER = """
 import sys, time
 from pathlib import Path
+from trainer import lease
 from trainer.config import load
 from trainer.run import Run
 from trainer.spot import mirroring
@@ -208,6 +209,13 @@ def test_a_stop_ends_the_wait_for_a_place_that_does_not_answer(tmp_path, s3):
     over.set()
 
 
+def test_a_fetch_that_is_killed_is_told_with_words(tmp_path, place):
+    run, config = make_run(tmp_path / "here", checkpoint_mirror=place)
+    threading.Thread(target=lambda: until(lambda: mirror_process(run)).kill()).start()
+    with pytest.raises(DiskError, match="bringing checkpoints from the mirror ended with -9"):
+        mirroring.fetch(run, config, print, StopRequest())
+
+
 @pytest.mark.parametrize(("code", "kind"), [(74, DiskError), (66, DataError)])
 def test_what_the_fetch_says_is_the_trainers_error(tmp_path, place, code, kind):
     run, config = make_run(tmp_path / "here", checkpoint_mirror=place)
@@ -237,6 +245,16 @@ def test_by_hand_there_and_back(tmp_path, place):
     assert (fresh.checkpoints / name).is_dir()
 
 
+def test_by_hand_beside_a_trainer_is_refused(tmp_path, place):
+    run, _ = make_run(tmp_path / "here", checkpoint_mirror=place)
+    with lease.hold(run), open(run.mirror_lock, "a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        for options, words in (([], "--run must have one mirror process"), (["--fetch"], "trained by one process")):
+            done = command("mirror", "--run", str(run.directory), *options)
+            assert done.returncode == 78
+            assert words in done.stderr
+
+
 def test_by_hand_without_a_place(tmp_path):
     run, _ = make_run(tmp_path)
     done = command("mirror", "--run", str(run.directory))
@@ -245,10 +263,7 @@ def test_by_hand_without_a_place(tmp_path):
 
 
 def write_config(recipe, folder, **changes):
-    run = Run(folder / "tiny")
-    run.directory.mkdir(parents=True)
-    run.config.write_text(tomli_w.dumps(recipe | {"run_directory": str(run.directory)} | changes))
-    return run
+    return training.write_config(recipe, run_directory=str(folder / "tiny"), **changes)
 
 
 def train(run, *options):
@@ -260,30 +275,12 @@ def weights(run):
     return {key: array.asnumpy() for key, array in arrays.items()}
 
 
-def of_kind(run, kind):
-    return [event for event in events.read(run.events) if event["kind"] == kind]
-
-
-@pytest.fixture(scope="module")
-def uninterrupted(tiny_data, tmp_path_factory):
-    """The weights of the recipe below, trained in one go."""
-    from tiny_data import CLASSES, PIXELS
-
-    recipe = {
-        "data_train": str(tiny_data["train"]), "data_val": str(tiny_data["val"]), "image_shape": [3, PIXELS, PIXELS],
-        "num_classes": CLASSES, "num_layers": 8, "epochs": 2, "batch_size": 16, "base_learning_rate": 0.8,
-        "warmup_epochs": 0.2, "augmentation": "pad", "decode_threads": 2,
-    }
-    run = write_config(recipe, tmp_path_factory.mktemp("uninterrupted"))
-    done = train(run)
-    assert done.returncode == 0, done.stderr
-    return recipe, weights(run)
-
-
-@pytest.mark.parametrize("kind", ["file", "s3"])
-def test_a_fresh_host_continues_as_if_nothing_had_happened(tmp_path, place, s3, uninterrupted, kind):
-    recipe, expected = uninterrupted
-    url = place if kind == "file" else f"s3://{s3.bucket}/runs"
+def test_a_fresh_host_continues_as_if_nothing_had_happened(tmp_path, s3, tiny_recipe):
+    url = f"s3://{s3.bucket}/runs"
+    recipe = tiny_recipe | {"augmentation": "pad"}
+    uninterrupted = write_config(recipe, tmp_path / "uninterrupted")
+    training.train(recipe, run_directory=str(uninterrupted.directory))
+    expected = weights(uninterrupted)
     lost = write_config(recipe, tmp_path / "lost", checkpoint_mirror=url)
     done = train(lost, "--until-step", "13")
     assert done.returncode == 0, done.stderr

@@ -5,9 +5,9 @@ from pathlib import Path
 from statistics import mean
 
 import pytest
-from training import of_kind, train
+from training import configuration, of_kind, train
 
-from trainer.learn import checkpoint
+from trainer.learn import checkpoint, session
 from trainer.learn import loop as loops
 from trainer.learn.interval import seconds_between_checkpoints
 from trainer.learn.loop import Loop
@@ -25,11 +25,10 @@ def test_who_asks_for_a_checkpoint_gets_one_and_training_goes_on(tiny_recipe, ru
 
     def ask(kind, step=None, **_):
         if kind == "step" and step == 4:
-            stop.ask_save("rebalance")
+            stop.ask_save()
 
     assert train(tiny_recipe, display_steps=1, stop=stop, report=ask, data_val=None) == "finished"
     assert [event["step"] for event in of_kind(run, "checkpoint")] == [4, 20]
-    assert [event["mirrored"] for event in of_kind(run, "checkpoint")] == [None, None]
 
 
 def test_who_asks_during_a_validation_gets_one_too(tiny_recipe, run, monkeypatch):
@@ -37,7 +36,7 @@ def test_who_asks_during_a_validation_gets_one_too(tiny_recipe, run, monkeypatch
     leave = Loop._leave_validation
 
     def asked_at_each_batch(loop):
-        stop.ask_save("rebalance")
+        stop.ask_save()
         return leave(loop)
 
     monkeypatch.setattr(Loop, "_leave_validation", asked_at_each_batch)
@@ -101,3 +100,42 @@ def test_long_steps_are_not_run_ahead_of(tiny_recipe, monkeypatch, long_step_sec
     train(tiny_recipe, data_val=None)
     assert set(seen) == lags
     assert seen[0] == 0  # nobody knows yet how long a step takes
+
+
+@pytest.mark.parametrize(("epochs", "steps"), [(1.002, 10), (1.05, 10), (1.2, 12), (0.002, 0)])
+def test_a_last_part_of_an_epoch_that_is_shorter_than_a_batch_or_an_image_ends_the_run(tiny_recipe, run, epochs, steps):
+    """With 150 images the tenth batch of 16 ends the epoch and ten images more."""
+    assert train(tiny_recipe, epochs=epochs, num_examples=150, warmup_epochs=0) == "finished"
+    assert of_kind(run, "stop")[-1]["step"] == steps
+
+
+def test_a_request_while_there_is_no_data_makes_no_step_event(tiny_recipe, run, monkeypatch):
+    stop, step = StopRequest(), Loop._step
+
+    def none_from_the_fourth_on(loop, batches):
+        if loop.progress.step == 3:
+            stop.ask("signal")
+            batches = iter(())
+        return step(loop, batches)
+
+    monkeypatch.setattr(Loop, "_step", none_from_the_fourth_on)
+    assert train(tiny_recipe, stop=stop, display_steps=1) == "signal"
+    assert [event["step"] for event in of_kind(run, "step")] == [1, 2, 3]
+    assert of_kind(run, "stop")[-1]["step"] == 3
+
+
+def test_the_mirror_waits_for_the_newest_checkpoint_whatever_latest_says(tiny_recipe, run):
+    asked = []
+
+    class Mirror:
+        def wait_for(self, name, deadline):
+            asked.append(name)
+            return True
+
+    run.directory.mkdir(parents=True)
+    run.latest.mkdir()  # cannot be written
+    stop = StopRequest()
+    session.train(
+        configuration(tiny_recipe), run, lambda *_, **__: None, stop, until_step=3, mirror=Mirror()
+    )  # fmt: skip
+    assert asked == ["00000003-0"]

@@ -73,3 +73,10 @@ def test_the_rate_stays_between_zero_and_its_peak(samples, batch, warmup, steps)
 @given(batch=st.integers(1, 1000))
 def test_the_first_step_of_a_warm_up_learns_something(batch):
     assert learning_rate(recipe(batch_size=batch), 0, EXAMPLES) > 0
+
+
+@given(st.floats(0.001, 5), st.integers(1, 3000), st.integers(0, 5000))
+def test_a_whole_run_has_a_validation_for_each_epoch_and_one_for_a_part_that_has_images(epochs, examples, more):
+    config = recipe(epochs=epochs, warmup_epochs=0)
+    goal = total_samples(config, examples)
+    assert validations_due(config, goal + more, examples) == -(-goal // examples)

@@ -6,27 +6,17 @@ import re
 import signal
 import subprocess
 import sys
-import time
-from pathlib import Path
 
 import numpy as np
 import pytest
-import tomli_w
 from tiny_data import write_records
+from training import of_kind, start, until, write_config
 
+from trainer.config import load
 from trainer.learn.checkpoint import read_state
-from trainer.observe import events
 from trainer.run import Run
 
 COMMAND = [sys.executable, "-m", "trainer"]
-
-
-def write_config(recipe: dict, **changes) -> Run:
-    values = {key: value for key, value in (recipe | changes).items() if value is not None}
-    run = Run(Path(values["run_directory"]))
-    run.directory.mkdir(parents=True, exist_ok=True)
-    run.config.write_text(tomli_w.dumps(values))
-    return run
 
 
 def train(run: Run, *options: str) -> subprocess.CompletedProcess:
@@ -34,10 +24,6 @@ def train(run: Run, *options: str) -> subprocess.CompletedProcess:
         [*COMMAND, "train", "--config", str(run.config), *options], capture_output=True, text=True, timeout=120,
         check=False,
     )
-
-
-def of_kind(run: Run, kind: str) -> list[dict]:
-    return [event for event in events.read(run.events) if event["kind"] == kind]
 
 
 def weights(run: Run) -> dict:
@@ -91,6 +77,40 @@ def test_a_finished_run_is_not_trained_again(tiny_recipe):
     assert "got batch_size = 32 (was 16)" in changed.stderr
     checked = subprocess.run([*COMMAND, "train", "--check", str(run.config)], capture_output=True, check=False)
     assert checked.returncode == 78
+    # What the result does not depend on may change.
+    assert train(write_config(tiny_recipe, epochs=1, decode_threads=1, imds_url="http://127.0.0.1:9")).returncode == 0
+    assert run.events.read_bytes() == logged
+
+
+def test_a_run_that_another_host_finished_is_finished_here_too(tiny_recipe, tmp_path):
+    place = tmp_path / "place"
+    place.mkdir()
+    recipe = tiny_recipe | {"epochs": 1, "checkpoint_mirror": f"file://{place}"}
+    assert train(write_config(recipe)).returncode == 0
+    here = write_config(recipe, run_directory=str(tmp_path / "here" / "tiny"), epochs=2)
+    refused = train(here)
+    assert refused.returncode == 78
+    assert "got epochs = 2.0 (was 1.0)" in refused.stderr
+    assert train(write_config(recipe, run_directory=str(here.directory))).returncode == 0
+    assert here.model_card.is_file()
+    assert [event["step"] for event in of_kind(here, "stop")] == [10, 10]
+
+
+def test_the_configuration_in_the_run_is_replaced_whole_and_only_when_it_differs(tiny_recipe, tmp_path):
+    run = write_config(tiny_recipe)
+    outside = tmp_path / "trainer.toml"
+    outside.write_text(run.config.read_text())
+    options = ("--config", str(outside), "--until-step", "0")
+    numbers = []
+    for _ in range(3):
+        with open(run.config) as before:
+            text = before.read()
+            subprocess.run([*COMMAND, "train", *options], check=True, capture_output=True, timeout=120)
+            numbers.append(run.config.stat().st_ino)
+            before.seek(0)
+            assert before.read() == text  # whoever has it open keeps it whole
+    assert numbers[0] == numbers[1] == numbers[2]
+    assert load(run.config) == load(outside)
 
 
 @pytest.mark.parametrize("devices", [["cpu(0)"], ["cpu(0)", "cpu(1)"]])
@@ -109,27 +129,15 @@ def test_a_stopped_run_continues_to_the_same_weights(tiny_recipe, tmp_path, devi
     assert_same_weights(straight, interrupted)
 
 
-def training(run: Run) -> subprocess.Popen:
-    return subprocess.Popen([*COMMAND, "train", "--config", str(run.config)], stderr=subprocess.PIPE, text=True)
-
-
 def stop_after_steps(run: Run, steps: int) -> None:
     """Starts training with a progress event a step, and asks it to stop at once (a command takes too long to start)."""
     text = run.config.read_text()
     run.config.write_text("display_steps = 1\n" + text.replace("display_steps = 1\n", ""))
-    with training(run) as process:
-        wait_until(lambda: any(event["step"] >= steps for event in of_kind(run, "step")), process)
+    with start(run, stderr=subprocess.PIPE) as process:
+        until(lambda: any(event["step"] >= steps for event in of_kind(run, "step")), process)
         process.send_signal(signal.SIGTERM)
         assert process.wait(timeout=60) == 0
     run.config.write_text(text)
-
-
-def wait_until(condition, process: subprocess.Popen) -> None:
-    deadline = time.monotonic() + 60
-    while not condition():
-        assert process.poll() is None, process.stderr.read()
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
 
 
 def test_a_run_can_be_trained_until_a_step(tiny_recipe):
@@ -144,8 +152,8 @@ def test_a_run_can_be_trained_until_a_step(tiny_recipe):
 
 def test_sigint_is_a_stop_request_too(tiny_recipe):
     run = write_config(tiny_recipe, epochs=200, display_steps=1)
-    with training(run) as process:
-        wait_until(lambda: of_kind(run, "step"), process)
+    with start(run, stderr=subprocess.PIPE) as process:
+        until(lambda: of_kind(run, "step"), process)
         os.kill(process.pid, signal.SIGINT)
         assert process.wait(timeout=60) == 0
     assert run.latest.is_file()
@@ -153,8 +161,8 @@ def test_sigint_is_a_stop_request_too(tiny_recipe):
 
 def test_a_killed_run_continues_from_its_last_checkpoint(tiny_recipe):
     run = write_config(tiny_recipe, epochs=200, display_steps=1, checkpoint_interval=0.3)
-    with training(run) as process:
-        wait_until(lambda: of_kind(run, "checkpoint"), process)
+    with start(run, stderr=subprocess.PIPE) as process:
+        until(lambda: of_kind(run, "checkpoint"), process)
         process.kill()
     saved = max(event["step"] for event in of_kind(run, "checkpoint"))
     result = train(write_config(tiny_recipe, epochs=200, display_steps=1, num_classes=4, num_layers=20))
@@ -208,29 +216,13 @@ def test_outputs_that_are_no_numbers_are_no_hits():
 def test_a_second_stop_waits_and_ends_nothing(tiny_recipe):
     run = write_config(tiny_recipe, epochs=500, display_steps=1)
     stop = [*COMMAND, "stop", "--run", str(run.directory)]
-    with training(run) as process:
-        wait_until(lambda: of_kind(run, "step"), process)
+    with start(run, stderr=subprocess.PIPE) as process:
+        until(lambda: of_kind(run, "step"), process)
         both = [subprocess.Popen(stop, stdout=subprocess.PIPE, text=True) for _ in range(2)]
         assert process.wait(timeout=60) == 0
         said = [one.communicate(timeout=60)[0] for one in both]
     assert all("its checkpoint is on disk" in text or "is not being trained" in text for text in said)
     assert of_kind(run, "checkpoint")[-1]["step"] == of_kind(run, "stop")[-1]["step"]
-
-
-def test_stop_tells_when_the_training_failed(tiny_recipe):
-    from trainer.commands.stop import _stopped_at
-    from trainer.errors import TrainerError
-
-    run = write_config(tiny_recipe)
-    report = events.event_writer(run.events)
-    report("start")
-    with pytest.raises(TrainerError, match="ended without a checkpoint"):
-        _stopped_at(run)
-    report("stop", reason="non_finite_loss", step=3)
-    with pytest.raises(TrainerError, match="ended with non finite loss"):
-        _stopped_at(run)
-    report("stop", reason="signal", step=4)
-    assert _stopped_at(run) == 4
 
 
 def test_training_without_data_is_refused_before_anything_exists(tmp_path):
@@ -291,8 +283,8 @@ def test_a_run_whose_checkpoints_are_all_damaged_does_not_start_over_in_silence(
 
 def test_two_trainers_never_share_a_run(tiny_recipe):
     run = write_config(tiny_recipe, epochs=500, display_steps=1)
-    with training(run) as process:
-        wait_until(lambda: of_kind(run, "step"), process)
+    with start(run, stderr=subprocess.PIPE) as process:
+        until(lambda: of_kind(run, "step"), process)
         second = train(run)
         assert second.returncode == 78
         assert f"process {process.pid} on " in second.stderr

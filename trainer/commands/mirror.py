@@ -7,11 +7,13 @@ import sys
 import threading
 import time
 import uuid
+from contextlib import nullcontext
 from functools import partial
 from typing import Annotated
 
 import typer
 
+from trainer import lease
 from trainer.config import Config, load
 from trainer.errors import ConfigError
 from trainer.run import Run, find
@@ -44,7 +46,8 @@ def mirror(
 
         if owner is not None:
             threading.Thread(target=_end_with_the_trainer, daemon=True).start()
-        bring_here(found, config, partial(print, flush=True))
+        with lease.hold(found) if owner is None else nullcontext():  # else the trainer has it
+            bring_here(found, config, partial(print, flush=True))
     else:
         _follow(found, config, owner)
 
@@ -55,7 +58,7 @@ def _follow(run: Run, config: Config, owner: str | None) -> None:
 
     who = {"id": owner or uuid.uuid4().hex, "host": socket.gethostname(), "started": round(time.time(), 3)}
     orders = Orders(sys.stdin.fileno(), config.checkpoint_mirror_mb_per_second)
-    state = follow(run, config, who, orders)
+    state = follow(run, config, who, orders, patient=owner is not None)
     if state.error:
         raise PlaceError(state.error)
     print(f"{config.checkpoint_mirror} holds step {state.step:,}" if state.checkpoint else "there is no checkpoint yet")

@@ -4,20 +4,23 @@ import json
 import sys
 import threading
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from trainer import crash, interruption, lease
+from trainer.checkpoint_files import directories
 from trainer.commands import train_imagenet
 from trainer.commands.console import console_reporter
 from trainer.commands.report import print_result
 from trainer.config import Config, build, load
 from trainer.errors import ConfigError, DiskError, TrainerError
+from trainer.files import write_whole
 from trainer.observe import events
 from trainer.observe.monitor import spawn_monitor
-from trainer.observe.report import write_report
+from trainer.observe.report import summary_of, write_report
 from trainer.run import RUNS, Run
 from trainer.spot import imds, mirroring
 from trainer.spot.stop import stop_on_signals
@@ -118,7 +121,7 @@ def _say(line: str) -> None:
 
 def _train(config: Config, source: Path | None, as_json: bool, until_step: int | None) -> None:
     run = Run(config.run_directory)
-    if _finished(run, config):
+    if _nothing_left(run, config):
         print_result(run, _written_report(run), as_json)
         return
     stop = stop_on_signals()
@@ -130,8 +133,23 @@ def _train(config: Config, source: Path | None, as_json: bool, until_step: int |
         if stop:
             _say("stopped before training began")
             return
-        _train_held(run, config, stop, until_step, before)
-        print_result(run, write_report(run), as_json)
+        if not _nothing_left(run, config):
+            _train_held(run, config, stop, until_step, before)
+        print_result(run, _report(run), as_json)
+
+
+def _nothing_left(run: Run, config: Config) -> bool:
+    """A finished run that was fetched lacks its model still, which training writes from its checkpoint."""
+    return _finished(run, config) and (run.model_card.exists() or not directories(run))
+
+
+def _report(run: Run) -> dict:
+    """Writes the report. A disk that takes none is no failure of training: all that it did is saved."""
+    try:
+        return write_report(run)
+    except DiskError as error:
+        _say(f"{error}; once there is space: python -m trainer report --run {run.name}")
+        return summary_of(run)
 
 
 def _written_report(run: Run) -> dict:
@@ -140,7 +158,7 @@ def _written_report(run: Run) -> dict:
         summary = json.loads(run.report_json.read_text())
     except (OSError, ValueError):
         summary = {}
-    return summary if summary.get("finished") and run.report_html.is_file() else write_report(run)
+    return summary if summary.get("finished") and run.report_html.is_file() else _report(run)
 
 
 def _train_held(run: Run, config: Config, stop, until_step: int | None, before: dict | None) -> None:
@@ -158,7 +176,8 @@ def _train_held(run: Run, config: Config, stop, until_step: int | None, before: 
                 imds.watching(config.imds_url, stop, report),
                 mirroring.running(run, config, report) as mirror,
             ):
-                train_session(config, run, report, stop, until_step=until_step, mirror=mirror)
+                still_ours = partial(lease.still_ours, run)
+                train_session(config, run, report, stop, until_step=until_step, mirror=mirror, still_ours=still_ours)
     except TrainerError:
         with suppress(DiskError):  # a full disk must not hide what happened
             write_report(run)
@@ -199,24 +218,33 @@ def _both(log, show):
 
 
 def _finished(run: Run, config: Config) -> bool:
-    """Whether there is nothing left to do; ConfigError when the run ended with another configuration."""
+    """Whether training came to its end; ConfigError when it did with another configuration."""
     log = list(events.read(run.events))
     if not log or log[-1].get("kind") != "stop" or log[-1].get("reason") != "finished":
         return False
     before = next(event["config"] for event in reversed(log) if event.get("kind") == "start")
     now = config.model_dump(mode="json")
-    changed = [
-        f"{key} = {now[key]!r} (was {before[key]!r})" for key in now if key in before and now[key] != before[key]
-    ]
-    if changed:
+    if changed := [key for key in now if key in before and now[key] != before[key]]:
+        _refuse_changes(run, changed, before, now)
+    return True
+
+
+def _refuse_changes(run: Run, changed: list[str], before: dict, now: dict) -> None:
+    """Those that the result does not depend on may change."""
+    from trainer.learn.resume import ALWAYS_FREE
+
+    refused = [f"{key} = {now[key]!r} (was {before[key]!r})" for key in changed if key not in ALWAYS_FREE]
+    if refused:
         raise ConfigError(
             f"{run.directory}: the run is finished, so its configuration must stay as it is, got "
-            f"{', '.join(changed)}; give the new one another run's name"
+            f"{', '.join(refused)}; give the new one another run's name"
         )
-    return True
 
 
 def _keep_config(run: Run, config: Config, source: Path | None) -> None:
     """The run directory explains itself: the configuration lies in it, with paths that hold from anywhere."""
-    if source is None or source.resolve() != run.config.resolve():
-        run.config.write_text(config.to_toml())
+    if source is not None and source.resolve() == run.config.resolve():
+        return
+    text = config.to_toml()
+    if not run.config.is_file() or run.config.read_text() != text:
+        write_whole(run.config, text)

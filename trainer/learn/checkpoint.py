@@ -7,23 +7,22 @@
                                         checksums.json      SHA-256 of the files above
     LATEST                              the name of the newest one
 
-A directory gets its name when everything in it is on disk. Nothing is a pickle; checksums come before anything is read.
+A directory gets its name when everything in it is on disk (trainer.checkpoint_files). Nothing is a pickle; checksums
+come before anything is read.
 """
 
-import hashlib
 import json
-import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
 from mxnet import nd
 
+from trainer import checkpoint_files
+from trainer.errors import ConfigError
 from trainer.files import remove_stale_drafts, write_whole
 from trainer.learn.optimizer import load_counters, load_state_arrays
 from trainer.learn.parameters import wait_for_statistics
 from trainer.run import Run
-
-UNFINISHED = ".unfinished"
 
 # The whole checkpoints and what their state.json says, newest first.
 Whole = dict[Path, dict]
@@ -48,8 +47,7 @@ class Progress:
 
 def survey(run: Run) -> tuple[Whole, list[str]]:
     """The whole checkpoints, and what is wrong with each of the others; a killed writer's leftovers are no loss."""
-    paths = [path for path in sorted(run.checkpoints.glob("*")) if not path.name.endswith(UNFINISHED)]
-    damage = {path: damage_of(path) for path in paths}
+    damage = {path: damage_of(path) for path in checkpoint_files.directories(run)}
     whole = {path: read_state(path) for path, found in damage.items() if found is None}
     return newest_first(whole), [f"{path}: {found}" for path, found in damage.items() if found]
 
@@ -65,17 +63,21 @@ def newest_first(whole: Whole) -> Whole:
 
 def best(whole: Whole, data_val: dict | None) -> Path | None:
     """The checkpoint of the weights that did best in validation on that data; None when none was validated."""
-    validated = {
-        path: state["progress"]["top1"]
-        for path, state in whole.items()
-        if state["progress"]["step"] == state["progress"].get("validated_step") and state["data"]["val"] == data_val
-    }
+    progress = {path: progress_of(state) for path, state in whole.items() if same_data(state["data"]["val"], data_val)}
+    validated = {path: one.top1 for path, one in progress.items() if one.step == one.validated_step}
     return max(validated, key=validated.get, default=None)
+
+
+def same_data(before: dict | None, now: dict | None) -> bool:
+    """Whether two descriptions are of the same records; what one of them does not know cannot differ."""
+    if before is None or now is None:
+        return before is now
+    return all(before.get(key) in (None, value) or value is None for key, value in now.items())
 
 
 def tidy(run: Run) -> None:
     """Removes what killed writers left; for the process that holds the run's lease."""
-    remove_unfinished(run)
+    checkpoint_files.remove_unfinished(run)
     remove_stale_drafts(run.directory)
 
 
@@ -84,7 +86,7 @@ def forget_from(run: Run, step: int) -> None:
     whole, _ = survey(run)
     kept = [path for path, state in whole.items() if state["progress"]["step"] < step]
     for path in whole.keys() - set(kept):
-        remove(path)
+        checkpoint_files.remove(path)
     name_latest(run, kept[0] if kept else None)
 
 
@@ -96,23 +98,15 @@ def name_latest(run: Run, path: Path | None) -> None:
         write_whole(run.latest, path.name + "\n")
 
 
-def remove(path: Path) -> None:
-    """Under another name first: whoever is killed in the middle leaves nothing that looks like a checkpoint."""
-    doomed = path.with_name(path.name + UNFINISHED)
-    path.rename(doomed)
-    shutil.rmtree(doomed)
-
-
-def remove_unfinished(run: Run) -> None:
-    for path in run.checkpoints.glob("*" + UNFINISHED):
-        shutil.rmtree(path)
-
-
 def read_state(path: Path) -> dict:
-    """state.json of a whole checkpoint; version 0.1.0 wrote less into it."""
+    """state.json of a whole checkpoint; ConfigError when it is of version 0.1.0, which kept less of a run."""
     state = json.loads((path / "state.json").read_text())
-    missing = {"counters": {"updates": state["progress"]["step"]}, "data": {"train": None, "val": None}}
-    return missing | {"versions": {}, "effective": {}} | state
+    if "data" not in state:
+        raise ConfigError(
+            f"{path}: must be a checkpoint of version 0.2.0 or later, got one of {state['version']}: "
+            "finish the run with that version, or give the new one another name"
+        )
+    return state
 
 
 def progress_of(state: dict) -> Progress:
@@ -147,22 +141,12 @@ def _load_statistics(arrays: dict, network, saved_devices: int) -> None:
 def damage_of(path: Path) -> str | None:
     """What is wrong with a checkpoint, in words; None when it is whole."""
     try:
-        if checksums(path) != json.loads((path / "checksums.json").read_text()):
-            return "its files are not the ones that were written: the checksums differ"
-        progress_of(read_state(path))
+        damage = checkpoint_files.damage_of(path)
+        if damage is None:
+            progress_of(read_state(path))
     except (OSError, ValueError, KeyError, TypeError) as error:
         return f"it is not complete: {error}"
-    return None
-
-
-def checksums(directory: Path) -> dict[str, str]:
-    """SHA-256 of every file but checksums.json, by name."""
-    return {path.name: _sha256(path) for path in sorted(directory.iterdir()) if path.name != "checksums.json"}
-
-
-def _sha256(path: Path) -> str:
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    return damage
 
 
 def _place(state: dict) -> tuple[int, int]:

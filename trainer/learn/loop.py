@@ -75,10 +75,10 @@ class Loop:
             with closing(batches):
                 self._validate_if_due()  # a run that was stopped inside a validation owes it
                 while self.progress.samples < self.goal and not self._asked_to_stop():
-                    self._step(batches)
-                    self._report_if_due()
-                    self._save_if_due()
-                    self._validate_if_due()
+                    if self._step(batches):
+                        self._report_if_due()
+                        self._save_if_due()
+                        self._validate_if_due()
             self._save_last()
 
     @property
@@ -97,11 +97,12 @@ class Loop:
             self.stop.ask("until_step")
         return bool(self.stop)
 
-    def _step(self, batches) -> None:
+    def _step(self, batches) -> bool:
+        """False when somebody asked to stop while there was no data."""
         began = time.monotonic()
         batch = next(batches, None)
-        if batch is None:  # asked to stop while there was no data
-            return
+        if batch is None:
+            return False
         waited = time.monotonic() - began
         self.learning_rate = learning_rate(self.config, self.progress.samples, self.examples)
         losses = self.stepper.step(batch, self.progress.step, self.learning_rate)
@@ -111,6 +112,7 @@ class Loop:
         self.speed.add(self.config.batch_size, waited)
         self._read_losses(LOSS_LAG_STEPS if self.step_seconds < LONG_STEP_SECONDS else 0)
         self.step_seconds = time.monotonic() - began - waited
+        return True
 
     def _read_losses(self, lag_steps: int) -> None:
         """Waits for all but the newest losses and stops at one that is not a number."""
@@ -156,9 +158,11 @@ class Loop:
         done = self.progress.samples - self.before.samples
         return max(0, self.goal - self.progress.samples) * (time.monotonic() - self.started) / max(1, done)
 
+    def _validations_due(self) -> int:
+        return validations_due(self.config, self.progress.samples, self.examples)
+
     def _validation_due(self) -> bool:
-        due = validations_due(self.config, self.progress.samples, self.examples)
-        return self.validation_records is not None and self.progress.validated_epochs < due
+        return self.validation_records is not None and self.progress.validated_epochs < self._validations_due()
 
     def _validate_if_due(self) -> None:
         if not self._validation_due():
@@ -182,7 +186,8 @@ class Loop:
         if not np.isfinite(result["loss"]):
             what = f"validation loss is {result['loss']} after step {self.progress.step}"
             self._give_up(what, self.progress.step, self.learning_rate or 0.0)
-        self.progress.validated_epochs += 1
+        # One may stand for two: a step's batch can end an epoch and, with it, the short part of one that is the last.
+        self.progress.validated_epochs = self._validations_due()
         self.reported = False
         self.progress.top1 = result["top1"]
         self.progress.validated_step = self.progress.step

@@ -7,7 +7,8 @@ from mxnet import gluon
 from trainer.config import Config
 from trainer.errors import DataError
 
-_MOMENTUM = ("nag", "sgd", "lars")
+# Those that take a momentum.
+MOMENTUM = ("nag", "sgd", "lars")
 # Name in a checkpoint -> attribute of MXNet's dynamic loss scaler. It skips the update of a step that overflowed, so
 # the optimizer may have made fewer updates than the run made steps.
 _SCALER = {"loss_scale": "_loss_scale", "next_loss_scale": "_next_loss_scale", "steps_without_overflow": "_unskipped"}
@@ -20,8 +21,12 @@ def make_trainer(network, config: Config) -> gluon.Trainer:
     undo the batch-norm statistics of the others in each process's first step.
     """
     options = {"learning_rate": 0.0, "wd": config.weight_decay}
-    if config.optimizer in _MOMENTUM:
+    if config.optimizer in MOMENTUM:
         options["momentum"] = config.momentum
+    if config.optimizer == "lars":
+        # MXNet would correct the momentum for a changed learning rate, but of the first four parameters of the first
+        # device only: the devices' weights would drift apart.
+        options["momentum_correction"] = False
     if config.precision == "float16":
         options["multi_precision"] = True
     trainer = gluon.Trainer(
@@ -29,6 +34,7 @@ def make_trainer(network, config: Config) -> gluon.Trainer:
     )
     trainer._init_kvstore()
     trainer._init_params()
+    _make_states(trainer)
     return trainer
 
 
@@ -46,15 +52,10 @@ def load_state_arrays(trainer: gluon.Trainer, arrays: dict) -> None:
 
     DataError when they do not fit.
     """
-    optimizer = trainer._optimizer
-    for index, parameter in enumerate(trainer._params):
-        if parameter.grad_req == "null":
-            continue
-        for updater, weight in zip(trainer._updaters, parameter.list_data(), strict=True):
-            state = optimizer.create_state_multi_precision(index, weight)
+    for updater in trainer._updaters:
+        for index, state in updater.states.items():
             for place, array in _flat(state):
                 _fill(array, arrays, f"{index}.{place}")
-            updater.states[index], updater.states_synced[index] = state, True
 
 
 def counters(trainer: gluon.Trainer) -> dict:
@@ -71,6 +72,16 @@ def load_counters(trainer: gluon.Trainer, counted: dict) -> None:
     if scaler:
         for name, attribute in _SCALER.items():
             setattr(scaler, attribute, counted[name])
+
+
+def _make_states(trainer: gluon.Trainer) -> None:
+    """Gluon makes them in the first update, but a run may be saved before it."""
+    for index, parameter in enumerate(trainer._params):
+        if parameter.grad_req == "null":
+            continue
+        for updater, weight in zip(trainer._updaters, parameter.list_data(), strict=True):
+            updater.states[index] = trainer._optimizer.create_state_multi_precision(index, weight)
+            updater.states_synced[index] = True
 
 
 def _set_update_count(trainer: gluon.Trainer, update_count: int) -> None:

@@ -6,6 +6,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 
 from trainer.config import Config
 from trainer.errors import DiskError
@@ -22,17 +23,19 @@ _COSTS = 5
 
 
 class Saver:
-    """One save at a time. `report` gets `checkpoint` and `checkpoint_failed`, from the thread that saves.
+    """One save at a time. `report` gets `checkpoint` and `checkpoint_failed`, from the thread that saves."""
 
-    mirrored: of a checkpoint that has just been written: False, None when there is no second place.
-    """
-
-    def __init__(self, writer: Writer, config: Config, report: Callable[..., None], mirrored: bool | None):
-        self._writer, self._config, self._report, self._mirrored = writer, config, report, mirrored
+    def __init__(self, writer: Writer, config: Config, report: Callable[..., None]):
+        self._writer, self._config, self._report = writer, config, report
         self._thread: threading.Thread | None = None
         self._costs: deque[float] = deque(maxlen=_COSTS)
         self._bug: BaseException | None = None
         self._begun = time.monotonic()
+
+    @property
+    def newest(self) -> Path | None:
+        """The newest checkpoint."""
+        return self._writer.newest
 
     @property
     def busy(self) -> bool:
@@ -67,11 +70,12 @@ class Saver:
         self._thread.start()
 
     def save(self, progress: Progress, take: Callable[[], tuple[Snapshot, dict]]) -> None:
-        """The last save, in the foreground: nothing to do when this very state is on disk already.
+        """The last save, in the foreground; when this very state is on disk already, only `Writer.keep_house`.
 
         DiskError when it cannot be written.
         """
         if self.has(progress):
+            self._writer.keep_house()
             return
         self._begun = time.monotonic()
         try:
@@ -111,5 +115,5 @@ class Saver:
         self._costs.append(seconds)
         self._report(
             "checkpoint", **written, seconds=round(seconds, 4), blocked_seconds=round(blocked_seconds or seconds, 4),
-            interval_seconds=round(self.interval_seconds, 1), mirrored=self._mirrored,
+            interval_seconds=round(self.interval_seconds, 1),
         )

@@ -26,8 +26,8 @@ def total_steps(config: Config, examples: int, step: int = 0, samples: int = 0) 
 
 def validations_due(config: Config, samples: int, examples: int) -> int:
     """How many validations belong to so many images: one after each epoch, and one after a last part of one."""
-    whole_epochs = min(samples // examples, int(config.epochs))
-    return whole_epochs + (samples >= total_samples(config, examples) and config.epochs % 1 > 0)
+    whole_epochs, goal = int(config.epochs), total_samples(config, examples)
+    return min(samples // examples, whole_epochs) + (samples >= goal > whole_epochs * examples)
 
 
 def learning_rate(config: Config, samples: int, examples: int) -> float:

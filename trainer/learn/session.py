@@ -3,7 +3,7 @@
 import platform
 import socket
 import time
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, suppress
 from functools import partial
 from pathlib import Path
 
@@ -36,11 +36,13 @@ MIRROR_MARGIN_SECONDS = 10.0
 MIRROR_WAIT_SECONDS = 60.0
 
 
-def train(config: Config, run: Run, report, stop, *, until_step: int | None = None, mirror=None) -> str:
+def train(
+    config: Config, run: Run, report, stop, *, until_step: int | None = None, mirror=None, still_ours=lambda: True
+) -> str:
     """Trains from the start or from the newest checkpoint; returns why it ended: "finished" or who asked to stop.
 
     until_step: asks itself to stop when that step is done. mirror: the second place, with
-    `wait_for(checkpoint_name, deadline_monotonic) -> bool`.
+    `wait_for(checkpoint_name, deadline_monotonic) -> bool`. still_ours: whether this process may still write the run.
     Errors: DataError, ConfigError, DeviceError, DiskError, NonFiniteLossError.
     """
     with ExitStack() as opened:
@@ -50,16 +52,16 @@ def train(config: Config, run: Run, report, stop, *, until_step: int | None = No
         checkpoint.tidy(run)
         whole, rejected = _continue_from(run)
         saved = next(iter(whole), None)
-        described = resume.description(config, records, validation or None)
+        described = resume.description(config, records, validation or None, loader.decoder)
         changed = resume.changes(saved, whole[saved], described) if saved else {}
         stepper, taken = make_stepper(config, saved)
         progress = _beginning(config, loader)
         if saved:
-            checkpoint.name_latest(run, saved)
+            with suppress(OSError):  # a full disk; LATEST is for those who look
+                checkpoint.name_latest(run, saved)
             checkpoint.load(saved, stepper.network, stepper.trainer)
             progress = _progress(whole[saved], described)
-        writer = Writer(run, config.checkpoints_kept, whole)
-        saver = Saver(writer, config, report, mirrored=None if mirror is None else False)
+        saver = Saver(Writer(run, config.checkpoints_kept, whole, still_ours), config, report)
         loop = Loop(config, run, stepper, loader, validation, report, stop, progress, saver, described, until_step)
         report(
             "start", **_start_fields(loop, records), changed=changed, explained=resume.explained(changed, config),
@@ -76,7 +78,7 @@ def _run(loop: Loop, mirror) -> str:
             export_model(
                 loop.stepper.network, loop.run, loop.config, classes=classes_of(loop.config), top1=loop.progress.top1
             )
-        mirrored = mirror and mirror.wait_for(loop.run.latest.read_text().strip(), _mirror_deadline(loop.stop))
+        mirrored = mirror and mirror.wait_for(loop.saver.newest.name, _mirror_deadline(loop.stop))
     except BaseException as error:
         _report_stop(loop, "non_finite_loss" if isinstance(error, NonFiniteLossError) else "error")
         raise
@@ -109,7 +111,7 @@ def _continue_from(run: Run) -> tuple[Whole, list[str]]:
 def _progress(state: dict, described: dict) -> Progress:
     """The best so far counts on the same validation data only."""
     progress = checkpoint.progress_of(state)
-    if not resume.same_data(state["data"]["val"], described["data"]["val"]):
+    if not checkpoint.same_data(state["data"]["val"], described["data"]["val"]):
         progress.top1 = progress.validated_step = progress.best_top1 = None
     return progress
 

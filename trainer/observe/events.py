@@ -53,7 +53,7 @@ def event_writer(path: Path):
     Events have the numbers `n` = 1, 2, ..., which continue over restarts. A full disk does not end training: the event
     is lost, and the next one that can be written has the count of those before it as `lost`.
     """
-    last = last_number(path)
+    last = _last_number(path)
     lines, lock, lost = JsonLines(path), threading.Lock(), 0
 
     def report(kind: str, **fields) -> None:
@@ -69,17 +69,22 @@ def event_writer(path: Path):
     return report
 
 
-def last_number(path: Path) -> int:
-    """The `n` of the newest event; 0 when there is none. Logs from before there were numbers count their lines."""
+def newest(path: Path, *kinds: str) -> dict | None:
+    """The newest event (of these kinds); None when there is none. Reads no more of the file's end than it must."""
     if not path.exists():
-        return 0
+        return None
     with open(path, "rb") as file:
-        file.seek(max(0, file.seek(0, 2) - _TAIL_BYTES))
-        for line in reversed(file.read().splitlines()):
-            number = (parse(line) or {}).get("n")
-            if isinstance(number, int):
-                return number
-        return sum(1 for _ in read(path))
+        size, tail = file.seek(0, 2), _TAIL_BYTES
+        while True:
+            start = file.seek(max(0, size - tail))
+            lines = file.read(size - start).splitlines()
+            for line in reversed(lines[1:] if start else lines):  # the first one may have begun before
+                event = parse(line)
+                if event and (not kinds or event.get("kind") in kinds):
+                    return event
+            if not start:
+                return None
+            tail *= 4
 
 
 def read(path: Path) -> Iterator[dict]:
@@ -100,6 +105,12 @@ def parse(line: bytes) -> dict | None:
     except ValueError:
         return None
     return entry if isinstance(entry, dict) else None
+
+
+def _last_number(path: Path) -> int:
+    """0 when there is none. Logs from before there were numbers count their lines."""
+    number = (newest(path) or {}).get("n")
+    return number if isinstance(number, int) else sum(1 for _ in read(path))
 
 
 def _finite(value):

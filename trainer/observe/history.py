@@ -93,16 +93,18 @@ def _is_usable(event: dict) -> bool:
 
 def _add(history: History, event: dict) -> None:
     kind = event["kind"]
+    if kind == "interrupted":  # told by the start after it: its time is not the end of anything
+        history.interruptions.append(event)
+        return
     if kind == "start":
         _supersede(history, event)
-    elif kind != "interrupted" and history.ended is not None:
+    elif history.ended is not None:
         history.active_seconds += max(event["t"] - history.ended, 0)
-    if kind != "interrupted":  # told by the start after it
-        history.ended = event["t"]
+    history.ended = event["t"]
     if kind == "bad_record":
         history.bad_records[str(event.get("key"))] = event
-    else:
-        getattr(history, _LISTS[kind]).append(event)
+        return
+    getattr(history, _LISTS[kind]).append(event)
     if kind == "stop":
         history.stop = event
 

@@ -84,8 +84,10 @@ def _state(run: Run, history: History) -> str:
 
 
 def _interrupted_by(run: Run, history: History, state: str) -> str | None:
-    """The newest one has not been told yet: that takes another start."""
+    """The newest one has not been told yet: that takes another start. A trainer on another machine may still live."""
     untold = interruption.why(run, lease.last(run)) if state == "interrupted" else None
+    if untold and untold["reason"] == "host_lost" and (other := lease.elsewhere(run)):
+        return lease.words(other)
     newest = untold or _last(history.interruptions)
     return interruption.words(newest) if newest else None
 

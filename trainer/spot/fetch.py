@@ -3,14 +3,14 @@
 import os
 import shutil
 from collections.abc import Callable
-from pathlib import Path
 
+from trainer.checkpoint_files import CHECKSUMS, publish, unfinished
 from trainer.config import Config
 from trainer.errors import DataError
 from trainer.files import sync, write_whole
 from trainer.run import Run
 from trainer.spot import owner
-from trainer.spot.local import CHECKSUMS, UNFINISHED, directory_of, is_file_whole, newest_whole, read_checksums
+from trainer.spot.local import directory_of, is_file_whole, newest_whole, read_checksums
 from trainer.spot.place import PlaceError, place_of
 
 _LOGS = ("events.jsonl", "samples.jsonl")
@@ -37,7 +37,7 @@ def fetch(run: Run, config: Config, say: Callable[[str], None]) -> None:
     except (PlaceError, OSError) as error:
         if here is None:
             raise PlaceError(
-                f"{error}\nthe checkpoints of this run may be there, and none is here: make it reachable; "
+                f"{error}\nthe checkpoints of this run may be there, and none is here: mend that; "
                 "to train from the start, remove checkpoint_mirror from the configuration"
             ) from error
         say(f"{error}\ncontinuing from the checkpoint that is here (step {here.copy.step:,})")
@@ -70,22 +70,32 @@ def _bring_all(place, run: Run, latest: owner.Latest, here, say) -> None:
 
 def _bring(place, run: Run, copy: owner.Copy) -> None:
     """Files that an earlier try brought are not brought again."""
-    unfinished = run.checkpoints / (copy.name + UNFINISHED)
-    unfinished.mkdir(parents=True, exist_ok=True)
-    for name, sha256 in _checksums(place, copy, unfinished).items():
-        if not is_file_whole(unfinished / name, sha256):
-            place.get(f"checkpoints/{copy.directory}/{name}", unfinished / name)
-        if not is_file_whole(unfinished / name, sha256):
+    folder = unfinished(run.checkpoints / copy.name)
+    folder.mkdir(parents=True, exist_ok=True)
+    checksums = _checksums(place, copy)
+    for path in folder.iterdir():  # of a killed writer
+        if path.name not in checksums:
+            path.unlink()
+    _refuse_full_disk(place, folder, copy)
+    for name, sha256 in checksums.items():
+        if not is_file_whole(folder / name, sha256):
+            place.get(f"checkpoints/{copy.directory}/{name}", folder / name)
+        if not is_file_whole(folder / name, sha256):
             raise DamagedError(f"{copy.directory}/{name}: must have the SHA-256 {sha256[:16]}..., got another one")
-        sync(unfinished / name)
-    sync(unfinished)
-    if (run.checkpoints / copy.name).exists():  # damaged, or of weights that were given up
-        shutil.rmtree(run.checkpoints / copy.name)
-    unfinished.rename(run.checkpoints / copy.name)
-    sync(run.checkpoints)
+        sync(folder / name)
+    sync(folder)
+    publish(run.checkpoints / copy.name)  # one with that name is damaged, or of weights that were given up
 
 
-def _checksums(place, copy: owner.Copy, unfinished: Path) -> dict[str, str]:
+def _refuse_full_disk(place, folder, copy: owner.Copy) -> None:
+    needed = sum(place.sizes(f"checkpoints/{copy.directory}/").values())
+    needed -= sum(path.stat().st_size for path in folder.iterdir())
+    free = shutil.disk_usage(folder).free
+    if free < needed:
+        raise OSError(f"{folder}: must have {needed / 1e6:,.1f} MB of space, got {free / 1e6:,.1f} MB")
+
+
+def _checksums(place, copy: owner.Copy) -> dict[str, str]:
     """The directory's own name says which checksums.json is the right one."""
     text, _ = place.read(f"checkpoints/{copy.directory}/{CHECKSUMS}")
     try:

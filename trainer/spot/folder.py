@@ -8,6 +8,7 @@ from fcntl import LOCK_EX, flock
 from pathlib import Path
 
 from trainer.files import draft_of, sync
+from trainer.spot.owner import KEY
 from trainer.spot.place import PlaceError, SwappedError
 
 CHUNK_BYTES = 1 << 20
@@ -67,8 +68,7 @@ class Folder:
         return data, data
 
     def swap(self, key: str, data: bytes, tag: bytes | None) -> bytes:
-        with _told(), open(self._made(f".{key}.lock"), "w") as lock:
-            flock(lock, LOCK_EX)
+        with _told(), self._locked(key):
             if self.read(key)[1] != tag:
                 raise SwappedError(f"{self.base / key}: somebody else wrote it meanwhile")
             with draft_of(self.base / key) as draft:
@@ -80,8 +80,15 @@ class Folder:
             for path in (self.base / "checkpoints").glob("*"):
                 if path.name not in directories:
                     shutil.rmtree(path)
-            for draft in self.base.glob("**/.*.draft"):  # of a killed writer: there is one mirror a run
-                draft.unlink()
+            with self._locked(KEY):  # whoever claims the place has a draft of it meanwhile
+                for draft in self.base.glob("**/.*.draft"):  # of a killed writer: there is one mirror a run
+                    draft.unlink()
+
+    @contextmanager
+    def _locked(self, key: str):
+        with open(self._made(f".{key}.lock"), "w") as lock:
+            flock(lock, LOCK_EX)
+            yield
 
     def _made(self, key: str) -> Path:
         path = self.base / key

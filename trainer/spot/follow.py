@@ -14,18 +14,18 @@ mirror.json in the run directory says how it goes:
 import fcntl
 import json
 import time
-from collections import deque
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 
 from trainer.config import Config
+from trainer.errors import ConfigError
 from trainer.files import write_whole
 from trainer.observe import events
 from trainer.run import Run
 from trainer.spot import owner as owners
 from trainer.spot.local import Checkpoint, fingerprint
 from trainer.spot.orders import Orders
-from trainer.spot.place import place_of
+from trainer.spot.place import PlaceError, place_of
 from trainer.spot.upload import bring_up_to_date, withdraw
 
 POLL_SECONDS = 0.5
@@ -59,6 +59,7 @@ class Follower:
         self.state = _state_before(run, owner["id"])
         self.place = self.latest = self.seen = None
         self.logs_sent, self.logs_due, self.started = {}, 0.0, 0.0
+        self.damaged: dict[str, str] = {}  # what is wrong with checkpoints here, by the name of their copy
 
     def attempt(self) -> bool:
         """Whether all that there is here is over there now."""
@@ -82,15 +83,17 @@ class Follower:
             self.latest = owners.claim(place, self.owner, self.state.claimed)
             self.place, self.seen, self.state.claimed = place, None, True
             self._save()
-        now = fingerprint(self.run)
+        now, known = fingerprint(self.run), len(self.damaged)
         if now != self.seen:
             self.started = time.monotonic()
-            self.latest = bring_up_to_date(self.place, self.latest, self.run, self.orders, self._arrived)
+            self.latest = bring_up_to_date(self.place, self.latest, self.run, self.orders, self._arrived, self.damaged)
             self.seen = now
         if not now and self.latest.copies and _gave_up(self.run):
             self.latest = withdraw(self.place, self.latest)
             self._say(checkpoint=None, step=None)
         self._bring_logs()
+        if len(self.damaged) > known:  # said once: the next look passes over them
+            raise PlaceError("\n".join([*self.damaged.values()][known:]))
 
     def _arrived(self, checkpoint: Checkpoint, sent_bytes: int) -> None:
         if self.state.checkpoint != checkpoint.path.name or sent_bytes:
@@ -129,9 +132,13 @@ class Follower:
             write_whole(self.run.mirror_state, json.dumps(asdict(self.state), indent=1))
 
 
-def follow(run: Run, config: Config, owner: dict, orders: Orders) -> State:
-    """Mirrors until the trainer is gone, and once more then; how it ended."""
-    with _only_mirror(run):
+def follow(run: Run, config: Config, owner: dict, orders: Orders, patient: bool) -> State:
+    """Mirrors until the trainer is gone, and once more then; how it ended.
+
+    patient: waits until the mirror process before, whose trainer is gone, has finished what it was sending; else
+    ConfigError when there is one.
+    """
+    with _only_mirror(run, patient):
         follower, pause = Follower(run, config, owner, orders), 0.0
         while True:
             last = orders.ended
@@ -162,13 +169,15 @@ def _state_before(run: Run, owner_id: str) -> State:
 
 def _gave_up(run: Run) -> bool:
     """Whether training itself removed all checkpoints: a disk that is gone must not empty the second place."""
-    last = next(iter(deque(events.read(run.events), maxlen=1)), {})
+    last = events.newest(run.events) or {}
     return (last.get("kind"), last.get("reason")) == ("stop", "non_finite_loss")
 
 
 @contextmanager
-def _only_mirror(run: Run):
-    """Waits until the mirror process before, whose trainer is gone, has finished what it was sending."""
+def _only_mirror(run: Run, patient: bool):
     with open(run.mirror_lock, "a") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX if patient else fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise ConfigError(f"--run must have one mirror process at a time, got a second for {run.name}") from None
         yield

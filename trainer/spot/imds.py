@@ -86,7 +86,7 @@ class Watch:
         if found is None or found == self._recommended:
             return
         self._recommended = found
-        self._stop.ask_save("rebalance")
+        self._stop.ask_save()
         self._report("rebalance", time=found.get("noticeTime"))
 
 

@@ -8,11 +8,10 @@ from pathlib import Path
 
 from pydantic import TypeAdapter
 
+from trainer.checkpoint_files import CHECKSUMS, damage_of, directories, sha256
 from trainer.run import Run
 from trainer.spot.owner import Copy, FileName
 
-UNFINISHED = ".unfinished"
-CHECKSUMS = "checksums.json"
 _CHECKSUMS = TypeAdapter(dict[FileName, str])
 
 
@@ -27,14 +26,14 @@ class Checkpoint:
 
 def checkpoints(run: Run) -> list[Checkpoint]:
     """Newest first. Their arrays are not read; one that vanishes is left out."""
-    found = [checkpoint for path in _directories(run) if (checkpoint := _checkpoint(path))]
+    found = [checkpoint for path in directories(run) if (checkpoint := _checkpoint(path))]
     return sorted(found, key=lambda checkpoint: checkpoint.copy.position, reverse=True)
 
 
 def fingerprint(run: Run) -> frozenset:
     """Changes whenever a checkpoint comes or goes; empty when there is none."""
     found = set()
-    for path in _directories(run):
+    for path in directories(run):
         with suppress(FileNotFoundError):
             found.add((path.name, path.stat().st_ino))
     return frozenset(found)
@@ -42,19 +41,13 @@ def fingerprint(run: Run) -> frozenset:
 
 def newest_whole(run: Run) -> Checkpoint | None:
     """The newest checkpoint here whose files are the ones that were written."""
-    return next((one for one in checkpoints(run) if is_whole(one.path, one.checksums)), None)
+    return next((one for one in checkpoints(run) if damage_of(one.path) is None), None)
 
 
-def is_whole(directory: Path, checksums: dict[str, str]) -> bool:
-    """Whether all of a checkpoint's files are there, as they were written."""
-    return all(is_file_whole(directory / name, sha256) for name, sha256 in checksums.items())
-
-
-def is_file_whole(path: Path, sha256: str) -> bool:
+def is_file_whole(path: Path, checksum: str) -> bool:
     """Whether a file is there and has that SHA-256."""
     try:
-        with open(path, "rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest() == sha256
+        return sha256(path) == checksum
     except OSError:
         return False
 
@@ -67,10 +60,6 @@ def read_checksums(text: bytes) -> dict[str, str]:
 def directory_of(name: str, checksums: dict[str, str]) -> str:
     """What a checkpoint with these files is called over there."""
     return f"{name}-{checksums[CHECKSUMS][:16]}"
-
-
-def _directories(run: Run) -> list[Path]:
-    return [path for path in run.checkpoints.glob("*") if not path.name.endswith(UNFINISHED) and path.is_dir()]
 
 
 def _checkpoint(path: Path) -> Checkpoint | None:

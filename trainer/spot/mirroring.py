@@ -158,8 +158,10 @@ def fetch(run: Run, config: Config, say: Callable[[str], None], stop) -> None:
         if stop:
             return
         if process.returncode:
-            wrong = process.stderr.read().decode(errors="replace").replace("error: ", "").strip()
-            raise (DataError if process.returncode == DataError.exit_code else DiskError)(wrong)
+            told = process.stderr.read().decode(errors="replace").splitlines()
+            wrong = "\n".join(line.removeprefix("error: ") for line in told)
+            kind = DataError if process.returncode == DataError.exit_code else DiskError
+            raise kind(wrong or f"bringing checkpoints from the mirror ended with {process.returncode}; try again")
 
 
 def _start(*options: str, **pipes) -> subprocess.Popen:

@@ -58,12 +58,12 @@ class Copy:
             at = time.time()
             practice.give_notice()
             self._wait(process, lambda: process.poll() is not None)
-        done = _newest(self.run, "stop", "checkpoint")
-        if done["stop"].get("reason") != "notice":
+        stop, checkpoint = (events.newest(self.run.events, kind) for kind in ("stop", "checkpoint"))
+        if stop is None or stop["reason"] != "notice":
             raise TooShortError
         self.interruptions.append({
-            "kind": "notice", "t": at, "step": done["stop"]["step"],
-            "notice_to_durable_seconds": round(max(done["checkpoint"]["t"] - at, 0.0), 2),
+            "kind": "notice", "t": at, "step": stop["step"],
+            "notice_to_durable_seconds": round(max(checkpoint["t"] - at, 0.0), 2),
         })  # fmt: skip
 
     def kill(self) -> None:
@@ -150,32 +150,17 @@ def _console(run: Run) -> Path:
 
 def last_step(run: Run, since: float = 0.0) -> int | None:
     """The step of the newest `step` event after `since` (unix seconds)."""
-    try:
-        with open(run.events, "rb") as file:
-            file.seek(max(0, file.seek(0, 2) - 65536))
-            lines = file.read().splitlines()
-    except FileNotFoundError:
-        return None
-    for line in reversed(lines):
-        event = events.parse(line) or {}
-        if event.get("t", since) < since:
-            return None
-        if event.get("kind") == "step":
-            return event["step"]
-    return None
-
-
-def _newest(run: Run, *kinds: str) -> dict[str, dict]:
-    newest = dict.fromkeys(kinds, {})
-    newest |= {event["kind"]: event for event in events.read(run.events) if event.get("kind") in kinds}
-    return newest
+    event = events.newest(run.events, "step")
+    return event["step"] if event and event["t"] >= since else None
 
 
 def outcome(interruption: dict, log: list[dict], batch_size: int) -> dict:
-    """What an interruption of a copy cost, by the copy's events: see `trainer.commands.drill`."""
+    """What an interruption of a copy cost, by the copy's events: see `trainer.commands.drill`. TooShortError."""
     after = [event for event in log if event["t"] > interruption["t"]]
     resumed = next(event for event in after if event["kind"] == "start")
     steps = [event for event in after if event["kind"] == "step" and event["t"] >= resumed["t"]]
+    if not steps:
+        raise TooShortError
     regained = next((event for event in steps if event["step"] > interruption["step"]), steps[-1])
     began = interruption["t"]
     if interruption["kind"] == "notice":  # it trained on until it ended

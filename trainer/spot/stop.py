@@ -5,54 +5,44 @@ import signal
 import socket
 import threading
 import time
-from collections import deque
 
 
 class StopRequest:
-    """Who asked training to stop, or to write a checkpoint and go on. Any thread may ask; nothing here waits.
+    """Who asked training to stop, or to write a checkpoint and go on. Any thread may ask.
 
     The loop looks at it between steps, inside validation and while it waits for data. True once somebody asked.
+
+    reason: what the first who asked gave as the reason: "signal", "notice", "until_step", ...; asked_at: its
+    time.monotonic(). deadline: time.monotonic() by which the machine is gone, None when nobody said so.
     """
 
     def __init__(self):
-        # Appending is atomic, so neither a thread nor a signal handler needs a lock (which could be held already).
-        self._asked: deque[tuple[str, float]] = deque()
-        self._deadlines: deque[float] = deque()
-        self._saves: deque[str] = deque()
+        self.reason: str | None = None
+        self.asked_at: float | None = None
+        self.deadline: float | None = None
+        self._lock, self._save = threading.Lock(), threading.Event()
 
     def ask(self, reason: str, deadline: float | None = None) -> None:
-        """Asks to stop. deadline: time.monotonic() by which the machine is gone."""
-        if deadline is not None:
-            self._deadlines.append(deadline)
-        self._asked.append((reason, time.monotonic()))
+        """Asks to stop. The first reason and the nearest deadline count."""
+        with self._lock:
+            if deadline is not None:
+                self.deadline = min(deadline, self.deadline or deadline)
+            if self.reason is None:
+                self.asked_at, self.reason = time.monotonic(), reason
 
-    def ask_save(self, reason: str) -> None:
+    def ask_save(self) -> None:
         """Asks for a checkpoint at the next step, and to go on."""
-        self._saves.append(reason)
+        self._save.set()
 
-    def take_save(self) -> str | None:
-        """Why a checkpoint was asked for since this was last called; None when it was not."""
-        reason = self._saves[0] if self._saves else None
-        self._saves.clear()
-        return reason
-
-    @property
-    def reason(self) -> str | None:
-        """What the first who asked gave as the reason: "signal", "notice", "until_step", ..."""
-        return self._asked[0][0] if self._asked else None
-
-    @property
-    def asked_at(self) -> float | None:
-        """time.monotonic() of the first who asked."""
-        return self._asked[0][1] if self._asked else None
-
-    @property
-    def deadline(self) -> float | None:
-        """time.monotonic() by which the machine is gone; None when nobody said so."""
-        return min(self._deadlines, default=None)
+    def take_save(self) -> bool:
+        """Whether a checkpoint was asked for since this was last called."""
+        if not self._save.is_set():
+            return False
+        self._save.clear()
+        return True
 
     def __bool__(self) -> bool:
-        return bool(self._asked)
+        return self.reason is not None
 
 
 def stop_on_signals() -> StopRequest:

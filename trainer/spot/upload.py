@@ -3,9 +3,10 @@
 from collections.abc import Callable
 from contextlib import ExitStack
 
+from trainer.checkpoint_files import CHECKSUMS, damage_of
 from trainer.run import Run
 from trainer.spot import owner
-from trainer.spot.local import CHECKSUMS, Checkpoint, checkpoints, fingerprint
+from trainer.spot.local import Checkpoint, checkpoints, fingerprint
 from trainer.spot.orders import Orders
 
 
@@ -13,12 +14,16 @@ class _GoneError(Exception):
     """A checkpoint was rotated away before it was opened, or a newer one appeared: look again."""
 
 
-def bring_up_to_date(place, latest: owner.Latest, run: Run, orders: Orders, arrived: Callable) -> owner.Latest:
+def bring_up_to_date(
+    place, latest: owner.Latest, run: Run, orders: Orders, arrived: Callable, damaged: dict[str, str]
+) -> owner.Latest:
     """Sends what is missing and removes what the run directory has no longer; returns what LATEST says now.
 
-    `arrived(checkpoint, sent_bytes)` is called when the newest checkpoint is whole over there. Errors: PlaceError.
+    `arrived(checkpoint, sent_bytes)` is called when the newest checkpoint is whole over there. Those that are damaged
+    here are passed over; `damaged` remembers what is wrong with them. Errors: PlaceError.
     """
-    before, here = fingerprint(run), checkpoints(run)
+    before = fingerprint(run)
+    here = [one for one in checkpoints(run) if one.copy in latest.copies or not _is_damaged(one, damaged)]
     if not here:
         return latest
 
@@ -42,6 +47,14 @@ def withdraw(place, latest: owner.Latest) -> owner.Latest:
     latest = owner.write(place, latest, ())
     place.keep_only(())
     return latest
+
+
+def _is_damaged(checkpoint: Checkpoint, damaged: dict[str, str]) -> bool:
+    """One that is rotated away meanwhile is not."""
+    name = checkpoint.copy.directory
+    if name not in damaged and (wrong := damage_of(checkpoint.path)) and checkpoint.path.is_dir():
+        damaged[name] = f"{checkpoint.path}: is damaged here and not sent: {wrong}"
+    return name in damaged
 
 
 def _bring(place, latest, checkpoint, here, orders, arrived, changed) -> owner.Latest:
