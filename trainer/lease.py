@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable
 from contextlib import contextmanager, suppress
 
-from trainer.errors import ConfigError
+from trainer.errors import ConfigError, DiskError
 from trainer.machine import boot_id, memory_kills
 from trainer.observe.words import duration
 from trainer.run import Run
@@ -43,7 +43,10 @@ def hold(run: Run, say: Callable[[str], None] = lambda line: None):
         before = last(run)
         _refuse_living(run, before, say)
         owner = {"host": socket.gethostname(), "boot_id": boot_id(), "pid": os.getpid(), "started": time.time()}
-        _write(file, owner)
+        try:
+            _write(file, owner)
+        except OSError as error:
+            raise DiskError(f"{run.lease}: cannot be written: {error.strerror}") from error
         over = threading.Event()
         heart = threading.Thread(target=_beat, args=(run, file, owner, over), name="heartbeat", daemon=True)
         heart.start()

@@ -10,10 +10,11 @@ import sys
 import numpy as np
 import pytest
 from tiny_data import write_records
-from training import of_kind, start, until, write_config
+from training import configuration, of_kind, start, until, write_config
 
 from trainer.config import load
 from trainer.learn.checkpoint import read_state
+from trainer.observe import events
 from trainer.run import Run
 
 COMMAND = [sys.executable, "-m", "trainer"]
@@ -172,6 +173,39 @@ def test_a_killed_run_continues_from_its_last_checkpoint(tiny_recipe):
     assert train(finish).returncode == 0
     assert of_kind(run, "start")[-1]["resumed_step"] == saved
     assert of_kind(run, "start")[-1]["changed"]["epochs"][0] == 200
+
+
+def test_a_refused_configuration_leaves_the_one_before(tiny_recipe, tmp_path):
+    run = write_config(tiny_recipe)
+    assert train(run, "--until-step", "1").returncode == 0
+    before = run.config.read_text()
+    other = tmp_path / "other.toml"
+    other.write_text(before.replace("num_layers = 8", "num_layers = 20"))
+    command = [*COMMAND, "train", "--config", str(other)]
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert result.returncode == 78
+    assert "num_layers must be 8 to continue" in result.stderr
+    assert run.config.read_text() == before
+
+
+def test_a_finished_log_that_lost_its_start_is_finished(tiny_recipe):
+    from trainer.commands.train import _finished
+
+    run = write_config(tiny_recipe)
+    events.event_writer(run.events)("stop", reason="finished", step=1)
+    assert _finished(run, configuration(tiny_recipe))
+
+
+def test_the_run_is_held_before_mxnet_is_loaded(tiny_recipe):
+    """`stop` finds a trainer by its lease. Only MXNet knows that there is no such network."""
+    run = write_config(tiny_recipe, network="resnet51", num_layers=None)
+    assert train(run).returncode == 78
+    assert run.lease.exists()
+
+
+def test_signals_are_heard_before_the_heavy_imports():
+    program = "import trainer.__main__, sys; sys.exit('typer' in sys.modules or 'pydantic' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
 
 
 def test_a_loss_that_is_no_number_ends_the_run_with_what_to_change(tiny_recipe):

@@ -1,9 +1,10 @@
 """`train`: from a configuration file, or from the command line of MXNet's train_imagenet.py."""
 
 import json
+import signal
 import sys
 import threading
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -106,6 +107,8 @@ def _run_directory(run: str | None, values: dict) -> Path:
 
 
 def _measure(config: Config, what: str, as_json: bool) -> None:
+    for number in (signal.SIGTERM, signal.SIGINT):  # nothing to save
+        signal.signal(number, signal.SIG_DFL)
     from trainer.learn.devices import set_environment
 
     set_environment(config)
@@ -125,10 +128,10 @@ def _train(config: Config, source: Path | None, as_json: bool, until_step: int |
         print_result(run, _written_report(run), as_json)
         return
     stop = stop_on_signals()
-    _check_network(config, str(source or "command line"))
     run.directory.mkdir(parents=True, exist_ok=True)
-    with lease.hold(run, _say) as before:
-        _keep_config(run, config, source)
+    # First of all, for `stop` finds a trainer by its lease, and MXNet takes seconds to load.
+    with lease.hold(run, _say) as before, _config_kept(run, config, source):
+        _check_network(config, str(source or "command line"))
         mirroring.fetch(run, config, _say, stop)
         if stop:
             _say("stopped before training began")
@@ -222,7 +225,8 @@ def _finished(run: Run, config: Config) -> bool:
     log = list(events.read(run.events))
     if not log or log[-1].get("kind") != "stop" or log[-1].get("reason") != "finished":
         return False
-    before = next(event["config"] for event in reversed(log) if event.get("kind") == "start")
+    # A disk that was full may have lost the start.
+    before = next((event["config"] for event in reversed(log) if event.get("kind") == "start"), {})
     now = config.model_dump(mode="json")
     if changed := [key for key in now if key in before and now[key] != before[key]]:
         _refuse_changes(run, changed, before, now)
@@ -241,10 +245,20 @@ def _refuse_changes(run: Run, changed: list[str], before: dict, now: dict) -> No
         )
 
 
-def _keep_config(run: Run, config: Config, source: Path | None) -> None:
-    """The run directory explains itself: the configuration lies in it, with paths that hold from anywhere."""
-    if source is not None and source.resolve() == run.config.resolve():
-        return
+@contextmanager
+def _config_kept(run: Run, config: Config, source: Path | None):
+    """The run directory explains itself: the configuration lies in it, with paths that hold from anywhere.
+
+    One that turns out to be refused leaves the one before.
+    """
+    before = run.config.read_text() if run.config.is_file() else None
     text = config.to_toml()
-    if not run.config.is_file() or run.config.read_text() != text:
-        write_whole(run.config, text)
+    if text == before or (source is not None and source.resolve() == run.config.resolve()):
+        yield
+        return
+    write_whole(run.config, text)
+    try:
+        yield
+    except ConfigError:
+        run.config.unlink() if before is None else write_whole(run.config, before)
+        raise

@@ -100,15 +100,15 @@ def _try(act: Callable[[], None]) -> str | None:
 
 
 def _deadline(moment) -> float:
-    """A notice's time on time.monotonic(): at most NOTICE_SECONDS ahead, which is also what an unreadable one means.
+    """A notice's time on time.monotonic(), at most NOTICE_SECONDS ahead.
 
-    A clock that is wrong, or a time in the past, makes it now.
+    That is also what a time in the past means (a clock is wrong: this machine is still there), or none at all.
     """
     try:
         left = (datetime.fromisoformat(moment) - datetime.now(UTC)).total_seconds()
     except (TypeError, ValueError):
         left = NOTICE_SECONDS
-    return time.monotonic() + min(max(left, 0.0), NOTICE_SECONDS)
+    return time.monotonic() + (min(left, NOTICE_SECONDS) if left > 0 else NOTICE_SECONDS)
 
 
 class Metadata:

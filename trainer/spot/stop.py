@@ -1,5 +1,6 @@
 """The stop path: whatever asks, training finishes its step, writes a checkpoint and exits with 0."""
 
+import functools
 import os
 import signal
 import socket
@@ -45,11 +46,12 @@ class StopRequest:
         return self.reason is not None
 
 
+@functools.cache
 def stop_on_signals() -> StopRequest:
     """A request that the first SIGTERM or SIGINT sets; the second ends the process at once.
 
-    A thread acts on them: Python's own handlers wait until the main thread is back from a step in C. A notice or
-    another request before the first signal counts as no signal.
+    One a process, however often this is called. A thread acts on signals: Python's own handlers wait until the main
+    thread is back from a step in C. A notice or another request before the first signal counts as no signal.
     """
     request = StopRequest()
     ours, pythons = socket.socketpair()
