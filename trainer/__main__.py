@@ -1,48 +1,17 @@
-"""`python -m trainer COMMAND`: wires the commands and turns errors into exit codes."""
+"""`python -m trainer COMMAND`: turns errors into exit codes."""
 
 import sys
 import traceback
-from typing import Annotated
 
-import typer
-
-from trainer import __version__
-from trainer.commands import bench
-from trainer.commands.check import check
-from trainer.commands.export import export
-from trainer.commands.monitor import monitor
-from trainer.commands.pack import pack
-from trainer.commands.predict import predict
-from trainer.commands.report import report
-from trainer.commands.stop import stop
-from trainer.commands.train import train
 from trainer.errors import DiskError, TrainerError
-
-app = typer.Typer(
-    name="python -m trainer", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
-for command in (pack, check, train, stop, predict, export, report, monitor):
-    app.command()(command)
-app.add_typer(bench.app, name="bench")
-
-
-def _print_version(wanted: bool) -> None:
-    if wanted:
-        print(__version__)
-        raise typer.Exit
-
-
-@app.callback()
-def options(
-    version: Annotated[
-        bool, typer.Option("--version", help="Print the version.", callback=_print_version, is_eager=True)
-    ] = False,
-) -> None:
-    """Train image classifiers with Apache MXNet, and look after the training."""
+from trainer.spot.stop import stop_on_signals
 
 
 def main() -> int:
+    if sys.argv[1:2] == ["train"]:  # the imports below take seconds, in which it can be asked to stop already
+        stop_on_signals()
+    from trainer.commands.app import app
+
     try:
         app()
     except TrainerError as error:

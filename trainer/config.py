@@ -91,11 +91,28 @@ class Config(BaseModel):
 
     # Running
     display_steps: Positive | None = _key("the steps between two lines of progress (left out: every 2 s)", None)
-    checkpoint_interval_seconds: Number = _key("a number above 0", 60.0, gt=0)
+    checkpoint_interval: Literal["auto"] | Annotated[Number, Field(gt=0)] = _key(
+        '"auto" (from what a checkpoint costs) or the seconds between two checkpoints, a number above 0', "auto"
+    )
     checkpoints_kept: Annotated[int, Field(gt=1, strict=True)] = _key("a whole number above 1", 2)
+    mean_seconds_between_interruptions: Number = _key(
+        'the seconds until such a machine is lost, on average (for checkpoint_interval = "auto"), a number above 0',
+        1800.0, gt=0,
+    )
     model_prefix: Path | None = _key("where to write PREFIX-symbol.json and PREFIX-NNNN.params each epoch", None)
     load_epoch: Annotated[int, Field(ge=0, strict=True)] | None = _key(
         "the epoch whose PREFIX-NNNN.params to start from, a whole number", None
+    )
+    imds_url: str | None = _key(
+        "the address of the machine's metadata service, http://HOST[:PORT] (left out: nobody asks for notices)", None,
+        pattern=r"^http://(\[[0-9a-fA-F:.]+\]|[^/\s:@\[\]]+)(:\d{1,5})?$",
+    )
+    checkpoint_mirror: str | None = _key(
+        'a second place for checkpoints, "file:///directory" or "s3://bucket/prefix"; each run has a folder there',
+        None, pattern=r"^(file:///[^?#]+|s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/[^/@?#]+)*/?)$",
+    )
+    checkpoint_mirror_mb_per_second: Number | None = _key(
+        "the most MB to send to checkpoint_mirror a second, a number above 0 (left out: no limit)", None, gt=0
     )
 
     def to_toml(self) -> str:
@@ -121,10 +138,11 @@ def build(values: dict, *, source: str, folder: Path) -> Config:
         config = Config.model_validate(values)
     except ValidationError as error:
         raise ConfigError(*_problems(error, source), *_broken_rules_of_the_rest(values, error, source)) from error
+    config = config.model_copy(update=_absolute_paths(config, folder))
     broken = [f"{source}: {rule}" for rule in broken_rules(config)]
     if broken:
         raise ConfigError(*broken)
-    return config.model_copy(update=_absolute_paths(config, folder))
+    return config
 
 
 def _absolute_paths(config: Config, folder: Path) -> dict[str, Path]:

@@ -3,6 +3,8 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from trainer.spot.place import folder_of
+
 if TYPE_CHECKING:
     from trainer.config import Config
 
@@ -74,4 +76,17 @@ def _start(config: "Config") -> Iterator[str]:
         yield "init_from must be left out with load_epoch, got both"
 
 
-_RULES = (_learning_rate, _layers, _devices, _schedule, _start)
+def _mirror(config: "Config") -> Iterator[str]:
+    if config.checkpoint_mirror is None and config.checkpoint_mirror_mb_per_second is not None:
+        yield (
+            "checkpoint_mirror_mb_per_second must be left out without checkpoint_mirror, "
+            f"got {config.checkpoint_mirror_mb_per_second:g}"
+        )
+    if config.checkpoint_mirror is not None and config.checkpoint_mirror.startswith("file:"):
+        run = config.run_directory.resolve()
+        place = (folder_of(config.checkpoint_mirror) / config.run_directory.name).resolve()
+        if place == run or place.is_relative_to(run) or run.is_relative_to(place):
+            yield f"checkpoint_mirror must lead away from the run's directory ({run}), got {config.checkpoint_mirror!r}"
+
+
+_RULES = (_learning_rate, _layers, _devices, _schedule, _start, _mirror)

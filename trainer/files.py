@@ -28,6 +28,14 @@ def write_whole(path: Path, text: str) -> None:
         draft.write_text(text, encoding="utf-8")
 
 
+def remove_stale_drafts(directory: Path) -> None:
+    """Removes the drafts of writers that were killed; one of a process that lives may get its name yet."""
+    for path in directory.glob(".*.draft"):
+        writer = path.name.split(".")[-2]
+        if writer.isdecimal() and not Path("/proc", writer).exists():
+            path.unlink(missing_ok=True)
+
+
 def sync(path: Path) -> None:
     """Waits until a file, or a directory's names, are on disk."""
     descriptor = os.open(path, os.O_RDONLY)

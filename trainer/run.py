@@ -44,6 +44,26 @@ class Run:
         return self.directory / "lease.json"
 
     @property
+    def crash(self) -> Path:
+        """Where the trainer's stack goes when a fatal signal ends it."""
+        return self.directory / "crash.txt"
+
+    @property
+    def crash_before(self) -> Path:
+        """The stack of an earlier trainer's crash."""
+        return self.directory / "crash-before.txt"
+
+    @property
+    def mirror_state(self) -> Path:
+        """How the mirror of checkpoints goes; written by the mirror process."""
+        return self.directory / "mirror.json"
+
+    @property
+    def mirror_lock(self) -> Path:
+        """Held by the mirror process."""
+        return self.directory / "mirror.lock"
+
+    @property
     def stop_asked(self) -> Path:
         """Names the process that was last asked to stop."""
         return self.directory / "stop-asked"

@@ -70,6 +70,8 @@ def test_every_key_of_the_configuration_is_a_setting():
         ({"num_layers": "", "mean": None, "seed": 0}, {"seed": 0}),
         ({"devices": "cpu(0),cpu(1)"}, {"devices": ["cpu(0)", "cpu(1)"]}),
         ({"epochs": "many"}, {"epochs": "many"}),
+        ({"checkpoint_interval": "auto"}, {"checkpoint_interval": "auto"}),
+        ({"checkpoint_interval": "30"}, {"checkpoint_interval": 30.0}),
     ],
 )
 def test_text_from_the_command_line_gets_its_type(given, typed):

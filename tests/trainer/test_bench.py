@@ -3,7 +3,7 @@ import json
 import pytest
 from typer.testing import CliRunner
 
-from trainer.__main__ import app
+from trainer.commands.app import app
 from trainer.errors import ConfigError
 
 

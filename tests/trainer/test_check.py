@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from trainer.__main__ import app
+from trainer.commands.app import app
 from trainer.data.framing import MAGIC
 from trainer.data.record_writer import RecordWriter
 from trainer.data.records import index_path, open_records

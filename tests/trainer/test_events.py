@@ -25,7 +25,7 @@ def test_an_event_is_stamped_and_there_at_once(tmp_path):
     event_writer(path)("step", step=3, loss=0.5)
     (event,) = events.read(path)
     assert event.pop("t") == pytest.approx(before, abs=60)
-    assert event == {"kind": "step", "step": 3, "loss": 0.5}
+    assert event == {"n": 1, "kind": "step", "step": 3, "loss": 0.5}
 
 
 def test_a_missing_file_has_no_events(tmp_path):
@@ -74,3 +74,34 @@ def test_closing_a_log_twice_opened_keeps_all_lines(tmp_path):
         lines.write(t=number)
         lines.close()
     assert [event["t"] for event in events.read(path)] == [0, 1, 2]
+
+
+def test_the_newest_event_is_found_however_long_the_lines_after_it(tmp_path):
+    path = tmp_path / "events.jsonl"
+    assert events.newest(path) is None
+    report = event_writer(path)
+    report("step", step=1)
+    report("step", step=2)
+    report("start", config="x" * 300_000)
+    report("bad_record", record="y" * 100_000)
+    path.write_bytes(path.read_bytes() + b'{"t":1,"kind":"st')
+    assert events.newest(path)["kind"] == "bad_record"
+    assert events.newest(path, "start")["n"] == 3
+    assert events.newest(path, "step")["step"] == 2
+    assert events.newest(path, "step", "start")["kind"] == "start"
+    assert events.newest(path, "stop") is None
+    event_writer(path)("stop")
+    assert events.newest(path)["n"] == 5
+
+
+@given(st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 300)), max_size=8), st.sampled_from([(), ("a",)]))
+def test_the_newest_event_is_the_last_that_reading_all_finds(tmp_path_factory, written, kinds):
+    path = tmp_path_factory.mktemp("newest") / "log"
+    lines = JsonLines(path)
+    for number, (kind, size) in enumerate(written):
+        lines.write(n=number, kind=kind, text="{" * size)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(events, "_TAIL_BYTES", 7)
+        found = events.newest(path, *kinds)
+    wanted = [event for event in events.read(path) if not kinds or event["kind"] in kinds]
+    assert found == (wanted[-1] if wanted else None)

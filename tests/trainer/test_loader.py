@@ -302,6 +302,11 @@ class Watched:
         self._before(i)
         return self._records.read(i)
 
+    def sources(self, some):
+        for i in some:
+            self._before(i)
+        return self._records.sources(some)
+
 
 def test_only_a_few_batches_are_made_ahead(records):
     read = []
@@ -326,6 +331,19 @@ def test_a_disk_that_never_answers_is_told_of_and_holds_up_neither_stop_nor_end(
     assert [kind for kind, _ in told] == ["data_wait"] * 2
     assert told[0][1]["path"] == str(records.path)
     assert 0.5 <= told[0][1]["seconds"] < told[1][1]["seconds"]
+
+
+def test_a_disk_that_never_answers_does_not_hold_up_a_stop_in_validation(records, monkeypatch):
+    monkeypatch.setattr("trainer.data.loader._LOOK_SECONDS", 0.01)
+    monkeypatch.setattr("trainer.data.workers._CLOSE_SECONDS", 0.2)
+    never, taken = threading.Event(), []
+    watched = Watched(records, lambda i: i < 10 or never.wait())
+    for batch in validation_batches(
+        watched, batch_size=10, image_shape=(3, 24, 24), mean=MEAN, std=STD, threads=2, stop=lambda: bool(taken)
+    ):
+        taken.append(batch)
+    never.set()
+    assert len(taken) == 1
 
 
 def test_a_failing_disk_is_named_with_file_and_place(records):

@@ -1,6 +1,7 @@
 """The monitor beside a trainer that is only a lease."""
 
 import os
+import shutil
 import subprocess
 import sys
 import threading
@@ -119,6 +120,15 @@ def test_a_directory_that_vanishes_ends_it(run, trainer):
     thread = in_thread(run, 0.05)
     until(lambda: samples(run))
     run.lease.unlink()
+    thread.join(PATIENCE_SECONDS)
+    assert not thread.is_alive()
+
+
+def test_a_directory_that_vanishes_before_anybody_trains_ends_it(run):
+    run.samples.unlink()
+    thread = in_thread(run, 0.05)
+    until(run.samples.exists)
+    shutil.rmtree(run.directory)
     thread.join(PATIENCE_SECONDS)
     assert not thread.is_alive()
 

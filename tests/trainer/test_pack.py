@@ -19,7 +19,7 @@ import simplejpeg
 import tiny_data
 from typer.testing import CliRunner
 
-from trainer.__main__ import app
+from trainer.commands.app import app
 from trainer.data.data_set import Options
 from trainer.data.decode import decode
 from trainer.data.framing import MAGIC

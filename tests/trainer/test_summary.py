@@ -26,7 +26,8 @@ def test_a_finished_run(tmp_path):
         "top5": 1.0, "best_top1": 0.75, "loss": 1.0, "validation_loss": 0.5, "images_per_second": 40.0,
         "epochs": 2, "epochs_total": 2, "steps": 200, "steps_total": 200, "samples_seen": 6400, "wall_seconds": 200.0,
         "started": "1970-01-01T00:16:40+00:00", "ended": "1970-01-01T00:20:03+00:00", "resumes": 0, "checkpoints": 2,
-        "bad_records": 0, "model": {},
+        "checkpoints_failed": 0, "interrupted_by": None, "notice_to_durable_seconds": None, "bad_records": 0,
+        "model": {},
     }  # fmt: skip
     got = summary(tmp_path, finished())
     epochs = got.pop("per_epoch")
@@ -49,7 +50,7 @@ def test_a_killed_run_is_interrupted_and_its_numbers_come_from_its_steps(tmp_pat
     log = [*finished()[:-3], step(1300, 210, images_per_second=10.0)]
     got = summary(tmp_path, log)
     assert (got["state"], got["finished"], got["stop_reason"]) == ("interrupted", False, None)
-    assert (got["steps"], got["samples_seen"], got["epochs"]) == (210, 6720, 2.1)
+    assert (got["steps"], got["samples_seen"], got["epochs"]) == (210, 6720, 2)  # of 200: no third epoch
     assert got["images_per_second"] == pytest.approx(6720 / (6400 / 40 + 320 / 10), abs=0.01)
     assert got["wall_seconds"] == 300
 
@@ -65,6 +66,8 @@ def test_a_run_whose_lease_is_held_is_running(tmp_path):
     [
         ("signal", "stopped"),
         ("request", "stopped"),
+        ("notice", "stopped"),
+        ("until_step", "stopped"),
         ("non_finite_loss", "failed"),
         ("error", "failed"),
         ("new", "failed"),
@@ -94,6 +97,28 @@ def test_later_starts_supersede_what_they_repeat(tmp_path):
     assert [event["step"] for event in history.validations] == [100]
     assert [event["step"] for event in history.superseded_steps] == list(range(110, 210, 10))
     assert [event["t"] for event in history.all_steps] == sorted(event["t"] for event in history.all_steps)
+
+
+def test_epochs_are_counted_in_images_when_the_batch_changed(tmp_path):
+    """50 steps of 32, then 25 of 64: one epoch of 3200 images."""
+    resumed = start(2000, resumed_step=50, resumed_samples=1600, batch_size=64, examples=3200, steps_total=125)
+    log = [start(1000), *steps(1010, 10, 80), resumed, *steps(2010, 60, 75)]
+    history = read_history(log)
+    assert [history.epoch_at(step) for step in (25, 50, 75, 100)] == [0.25, 0.5, 1.0, 1.5]
+    assert history.epoch_at(80, t=1100) == 0.8  # of the first start, before the second one took it back
+    assert history.epoch_at(125) == history.epoch_at(126) == 2  # the last step sees some images of a third epoch
+    assert summary(tmp_path, [*log, step(2100, 75)])["epochs"] == 1.0
+
+
+def test_the_words_of_a_training_that_ended_without_a_word_are_in_the_summary(tmp_path):
+    told = {"t": 1999, "kind": "interrupted", "reason": "killed", "step": 120, "seen": 1130.0, "host": "here"}
+    log = [*RESUMED[:13], told, *RESUMED[13:]]
+    assert summary(tmp_path, log)["interrupted_by"] == "it was killed, after step 120"
+    assert read_history(log).active_seconds == read_history(RESUMED).active_seconds  # the time between is none of it
+    failed = {"t": 1100, "kind": "checkpoint_failed", "step": 100, "reason": "full", "retry_seconds": 10.0}
+    stopped = stop(1111, 110, "notice", notice_to_durable_seconds=1.5)
+    got = summary(tmp_path, [*RESUMED[:11], failed, stopped])
+    assert (got["checkpoints_failed"], got["notice_to_durable_seconds"]) == (1, 1.5)
 
 
 def test_a_fresh_start_supersedes_everything():

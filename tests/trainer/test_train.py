@@ -6,14 +6,13 @@ import re
 import signal
 import subprocess
 import sys
-import time
-from pathlib import Path
 
 import numpy as np
 import pytest
-import tomli_w
 from tiny_data import write_records
+from training import configuration, of_kind, start, until, write_config
 
+from trainer.config import load
 from trainer.learn.checkpoint import read_state
 from trainer.observe import events
 from trainer.run import Run
@@ -21,23 +20,11 @@ from trainer.run import Run
 COMMAND = [sys.executable, "-m", "trainer"]
 
 
-def write_config(recipe: dict, **changes) -> Run:
-    values = {key: value for key, value in (recipe | changes).items() if value is not None}
-    run = Run(Path(values["run_directory"]))
-    run.directory.mkdir(parents=True, exist_ok=True)
-    run.config.write_text(tomli_w.dumps(values))
-    return run
-
-
 def train(run: Run, *options: str) -> subprocess.CompletedProcess:
     return subprocess.run(
         [*COMMAND, "train", "--config", str(run.config), *options], capture_output=True, text=True, timeout=120,
         check=False,
     )
-
-
-def of_kind(run: Run, kind: str) -> list[dict]:
-    return [event for event in events.read(run.events) if event["kind"] == kind]
 
 
 def weights(run: Run) -> dict:
@@ -91,6 +78,40 @@ def test_a_finished_run_is_not_trained_again(tiny_recipe):
     assert "got batch_size = 32 (was 16)" in changed.stderr
     checked = subprocess.run([*COMMAND, "train", "--check", str(run.config)], capture_output=True, check=False)
     assert checked.returncode == 78
+    # What the result does not depend on may change.
+    assert train(write_config(tiny_recipe, epochs=1, decode_threads=1, imds_url="http://127.0.0.1:9")).returncode == 0
+    assert run.events.read_bytes() == logged
+
+
+def test_a_run_that_another_host_finished_is_finished_here_too(tiny_recipe, tmp_path):
+    place = tmp_path / "place"
+    place.mkdir()
+    recipe = tiny_recipe | {"epochs": 1, "checkpoint_mirror": f"file://{place}"}
+    assert train(write_config(recipe)).returncode == 0
+    here = write_config(recipe, run_directory=str(tmp_path / "here" / "tiny"), epochs=2)
+    refused = train(here)
+    assert refused.returncode == 78
+    assert "got epochs = 2.0 (was 1.0)" in refused.stderr
+    assert train(write_config(recipe, run_directory=str(here.directory))).returncode == 0
+    assert here.model_card.is_file()
+    assert [event["step"] for event in of_kind(here, "stop")] == [10, 10]
+
+
+def test_the_configuration_in_the_run_is_replaced_whole_and_only_when_it_differs(tiny_recipe, tmp_path):
+    run = write_config(tiny_recipe)
+    outside = tmp_path / "trainer.toml"
+    outside.write_text(run.config.read_text())
+    options = ("--config", str(outside), "--until-step", "0")
+    numbers = []
+    for _ in range(3):
+        with open(run.config) as before:
+            text = before.read()
+            subprocess.run([*COMMAND, "train", *options], check=True, capture_output=True, timeout=120)
+            numbers.append(run.config.stat().st_ino)
+            before.seek(0)
+            assert before.read() == text  # whoever has it open keeps it whole
+    assert numbers[0] == numbers[1] == numbers[2]
+    assert load(run.config) == load(outside)
 
 
 @pytest.mark.parametrize("devices", [["cpu(0)"], ["cpu(0)", "cpu(1)"]])
@@ -109,42 +130,40 @@ def test_a_stopped_run_continues_to_the_same_weights(tiny_recipe, tmp_path, devi
     assert_same_weights(straight, interrupted)
 
 
-def training(run: Run) -> subprocess.Popen:
-    return subprocess.Popen([*COMMAND, "train", "--config", str(run.config)], stderr=subprocess.PIPE, text=True)
-
-
 def stop_after_steps(run: Run, steps: int) -> None:
     """Starts training with a progress event a step, and asks it to stop at once (a command takes too long to start)."""
     text = run.config.read_text()
     run.config.write_text("display_steps = 1\n" + text.replace("display_steps = 1\n", ""))
-    with training(run) as process:
-        wait_until(lambda: any(event["step"] >= steps for event in of_kind(run, "step")), process)
+    with start(run, stderr=subprocess.PIPE) as process:
+        until(lambda: any(event["step"] >= steps for event in of_kind(run, "step")), process)
         process.send_signal(signal.SIGTERM)
         assert process.wait(timeout=60) == 0
     run.config.write_text(text)
 
 
-def wait_until(condition, process: subprocess.Popen) -> None:
-    deadline = time.monotonic() + 60
-    while not condition():
-        assert process.poll() is None, process.stderr.read()
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+def test_a_run_can_be_trained_until_a_step(tiny_recipe):
+    run = write_config(tiny_recipe)
+    for _ in range(2):
+        result = train(run, "--until-step", "7")
+        assert result.returncode == 0, result.stderr
+    assert "stopped at step 7: the step that was asked for is done" in result.stderr
+    assert [(event["step"], event["reason"]) for event in of_kind(run, "stop")] == [(7, "until_step")] * 2
+    assert json.loads(run.report_json.read_text())["state"] == "stopped"
 
 
 def test_sigint_is_a_stop_request_too(tiny_recipe):
     run = write_config(tiny_recipe, epochs=200, display_steps=1)
-    with training(run) as process:
-        wait_until(lambda: of_kind(run, "step"), process)
+    with start(run, stderr=subprocess.PIPE) as process:
+        until(lambda: of_kind(run, "step"), process)
         os.kill(process.pid, signal.SIGINT)
         assert process.wait(timeout=60) == 0
     assert run.latest.is_file()
 
 
 def test_a_killed_run_continues_from_its_last_checkpoint(tiny_recipe):
-    run = write_config(tiny_recipe, epochs=200, display_steps=1, checkpoint_interval_seconds=0.3)
-    with training(run) as process:
-        wait_until(lambda: of_kind(run, "checkpoint"), process)
+    run = write_config(tiny_recipe, epochs=200, display_steps=1, checkpoint_interval=0.3)
+    with start(run, stderr=subprocess.PIPE) as process:
+        until(lambda: of_kind(run, "checkpoint"), process)
         process.kill()
     saved = max(event["step"] for event in of_kind(run, "checkpoint"))
     result = train(write_config(tiny_recipe, epochs=200, display_steps=1, num_classes=4, num_layers=20))
@@ -154,6 +173,39 @@ def test_a_killed_run_continues_from_its_last_checkpoint(tiny_recipe):
     assert train(finish).returncode == 0
     assert of_kind(run, "start")[-1]["resumed_step"] == saved
     assert of_kind(run, "start")[-1]["changed"]["epochs"][0] == 200
+
+
+def test_a_refused_configuration_leaves_the_one_before(tiny_recipe, tmp_path):
+    run = write_config(tiny_recipe)
+    assert train(run, "--until-step", "1").returncode == 0
+    before = run.config.read_text()
+    other = tmp_path / "other.toml"
+    other.write_text(before.replace("num_layers = 8", "num_layers = 20"))
+    command = [*COMMAND, "train", "--config", str(other)]
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert result.returncode == 78
+    assert "num_layers must be 8 to continue" in result.stderr
+    assert run.config.read_text() == before
+
+
+def test_a_finished_log_that_lost_its_start_is_finished(tiny_recipe):
+    from trainer.commands.train import _finished
+
+    run = write_config(tiny_recipe)
+    events.event_writer(run.events)("stop", reason="finished", step=1)
+    assert _finished(run, configuration(tiny_recipe))
+
+
+def test_the_run_is_held_before_mxnet_is_loaded(tiny_recipe):
+    """`stop` finds a trainer by its lease. Only MXNet knows that there is no such network."""
+    run = write_config(tiny_recipe, network="resnet51", num_layers=None)
+    assert train(run).returncode == 78
+    assert run.lease.exists()
+
+
+def test_signals_are_heard_before_the_heavy_imports():
+    program = "import trainer.__main__, sys; sys.exit('typer' in sys.modules or 'pydantic' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
 
 
 def test_a_loss_that_is_no_number_ends_the_run_with_what_to_change(tiny_recipe):
@@ -167,11 +219,11 @@ def test_a_loss_that_is_no_number_ends_the_run_with_what_to_change(tiny_recipe):
 
 
 def test_a_loss_that_turns_bad_stops_within_three_steps_and_keeps_the_good_checkpoint(tiny_recipe):
-    run = write_config(tiny_recipe, epochs=4, display_steps=1, checkpoint_interval_seconds=0.001)
+    run = write_config(tiny_recipe, epochs=4, display_steps=1, checkpoint_interval=0.001)
     stop_after_steps(run, 5)
     kept = run.latest.read_text()
     write_config(
-        tiny_recipe, epochs=4, base_learning_rate=1e30, warmup_epochs=0, checkpoint_interval_seconds=0.001,
+        tiny_recipe, epochs=4, base_learning_rate=1e30, warmup_epochs=0, checkpoint_interval=0.001,
         checkpoints_kept=100,
     )
     result = train(run)
@@ -179,9 +231,9 @@ def test_a_loss_that_turns_bad_stops_within_three_steps_and_keeps_the_good_check
     bad_step = int(re.search(r"loss is \S+ (?:at|after) step (\d+)", result.stderr)[1])
     assert of_kind(run, "stop")[-1]["step"] - bad_step <= 3
     # Saved after the update that broke it, before its own loss was known: such a checkpoint must not be kept.
-    assert all(read_state(path)[0].step < bad_step for path in run.checkpoints.iterdir())
+    assert all(read_state(path)["progress"]["step"] < bad_step for path in run.checkpoints.iterdir())
     assert kept.strip() in {path.name for path in run.checkpoints.iterdir()}
-    assert read_state(run.checkpoints / run.latest.read_text().strip())[0].step < bad_step
+    assert read_state(run.checkpoints / run.latest.read_text().strip())["progress"]["step"] < bad_step
 
 
 def test_outputs_that_are_no_numbers_are_no_hits():
@@ -198,29 +250,13 @@ def test_outputs_that_are_no_numbers_are_no_hits():
 def test_a_second_stop_waits_and_ends_nothing(tiny_recipe):
     run = write_config(tiny_recipe, epochs=500, display_steps=1)
     stop = [*COMMAND, "stop", "--run", str(run.directory)]
-    with training(run) as process:
-        wait_until(lambda: of_kind(run, "step"), process)
+    with start(run, stderr=subprocess.PIPE) as process:
+        until(lambda: of_kind(run, "step"), process)
         both = [subprocess.Popen(stop, stdout=subprocess.PIPE, text=True) for _ in range(2)]
         assert process.wait(timeout=60) == 0
         said = [one.communicate(timeout=60)[0] for one in both]
     assert all("its checkpoint is on disk" in text or "is not being trained" in text for text in said)
     assert of_kind(run, "checkpoint")[-1]["step"] == of_kind(run, "stop")[-1]["step"]
-
-
-def test_stop_tells_when_the_training_failed(tiny_recipe):
-    from trainer.commands.stop import _stopped_at
-    from trainer.errors import TrainerError
-
-    run = write_config(tiny_recipe)
-    report = events.event_writer(run.events)
-    report("start")
-    with pytest.raises(TrainerError, match="ended without a checkpoint"):
-        _stopped_at(run)
-    report("stop", reason="non_finite_loss", step=3)
-    with pytest.raises(TrainerError, match="ended with non finite loss"):
-        _stopped_at(run)
-    report("stop", reason="signal", step=4)
-    assert _stopped_at(run) == 4
 
 
 def test_training_without_data_is_refused_before_anything_exists(tmp_path):
@@ -281,8 +317,8 @@ def test_a_run_whose_checkpoints_are_all_damaged_does_not_start_over_in_silence(
 
 def test_two_trainers_never_share_a_run(tiny_recipe):
     run = write_config(tiny_recipe, epochs=500, display_steps=1)
-    with training(run) as process:
-        wait_until(lambda: of_kind(run, "step"), process)
+    with start(run, stderr=subprocess.PIPE) as process:
+        until(lambda: of_kind(run, "step"), process)
         second = train(run)
         assert second.returncode == 78
         assert f"process {process.pid} on " in second.stderr

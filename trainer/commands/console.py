@@ -8,7 +8,8 @@ from contextlib import contextmanager
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
-from trainer.observe.words import duration
+from trainer import interruption
+from trainer.observe.words import duration, reason
 
 # A log gets a line of progress at least this often, while events come more often.
 LINE_SECONDS = 3.0
@@ -71,8 +72,8 @@ def _start(event: dict) -> str:
         text = f"continuing at step {event['resumed_step']:,}; {text}"
     for line in event.get("rejected", []):
         text += f"\npassed over: {line}"
-    for key, (old, new) in event.get("changed", {}).items():
-        text += f"\nchanged since the checkpoint: {key} = {new!r}, was {old!r}"
+    for line in event.get("explained", []):
+        text += f"\nchanged since the checkpoint: {line}"
     if event.get("init_from"):
         text += f"\nstarting from {event['init_from']['file']}: {event['init_from']['taken']} parameters taken"
     return text
@@ -100,8 +101,22 @@ def _checkpoint(event: dict) -> str:
     return f"checkpoint of step {event['step']:,} is on disk ({event['bytes'] / 1e6:.1f} MB, {event['seconds']:.2f} s)"
 
 
+def _checkpoint_failed(event: dict) -> str:
+    again = "" if event["retry_seconds"] is None else f"; training goes on, next try in {event['retry_seconds']:g} s"
+    return f"no checkpoint of step {event['step']:,}: {event['reason']}{again}"
+
+
+def _export_failed(event: dict) -> str:
+    return f"the model of epoch {event['epoch']} could not be written, training goes on: {event['reason']}"
+
+
 def _stop(event: dict) -> str:
-    return f"stopped at step {event['step']:,}: {event['reason'].replace('_', ' ')}"
+    text = f"stopped at step {event['step']:,}: {reason(event['reason'])}"
+    if event.get("notice_to_durable_seconds") is not None:
+        text += f" ({event['notice_to_durable_seconds']:.1f} s from the request to the checkpoint on disk)"
+    if event.get("mirrored") is False:
+        text += "; the second place does not have its checkpoint yet"
+    return text
 
 
 def _bad_record(event: dict) -> str:
@@ -112,11 +127,48 @@ def _data_wait(event: dict) -> str:
     return f"no data for {duration(event['seconds'])}: {event['path']} is slow to read, or its disk hangs"
 
 
+def _interrupted(event: dict) -> str:
+    stack = "; its stack is in crash-before.txt" if event["reason"] == "crash" else ""
+    return f"the training before ended without a word: {interruption.words(event)}{stack}"
+
+
+def _notice(event: dict) -> str:
+    return f"this machine will be taken away ({event['action']} at {event['time']}): stopping"
+
+
+def _rebalance(event: dict) -> str:
+    return "this machine may be taken away soon (rebalance recommendation): a checkpoint now"
+
+
+def _imds(event: dict) -> str:
+    if event["ok"]:
+        return f"the metadata service answers again, after {event['errors']:,} errors; notices are seen"
+    return f"the metadata service does not answer as it should, so a notice would not be seen: {event['reason']}"
+
+
+def _mirror(event: dict) -> str | None:
+    if not event["ok"]:
+        return f"the mirror of checkpoints fails, training goes on: {event['reason']}"
+    if event["checkpoint"] is None:
+        return "the mirror of checkpoints can be reached again"
+    took = f"{event['bytes'] / 1e6:.1f} MB, {event['seconds']:.2f} s"
+    return f"checkpoint of step {event['step']:,} is in the second place ({took})"
+
+
+def _mirror_wait(event: dict) -> str:
+    return (
+        f"waiting up to {duration(event['seconds'])} for the last checkpoint to reach the second place "
+        "(a second Ctrl-C ends at once)"
+    )
+
+
 def _engine(event: dict) -> str:
     return event["limits"]
 
 
 _LINES = {
-    "start": _start, "step": _step, "validation": _validation, "checkpoint": _checkpoint, "stop": _stop,
-    "bad_record": _bad_record, "data_wait": _data_wait, "engine": _engine,
+    "start": _start, "step": _step, "validation": _validation, "checkpoint": _checkpoint,
+    "checkpoint_failed": _checkpoint_failed, "export_failed": _export_failed, "stop": _stop,
+    "bad_record": _bad_record, "data_wait": _data_wait, "engine": _engine, "interrupted": _interrupted,
+    "mirror": _mirror, "mirror_wait": _mirror_wait, "notice": _notice, "rebalance": _rebalance, "imds": _imds,
 }

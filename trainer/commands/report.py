@@ -38,6 +38,7 @@ def _headline(summary: dict) -> dict[str, str]:
     return {
         "run": summary["run"],
         "state": words.STATES[summary["state"]][0],
+        **({"reason": summary["interrupted_by"]} if summary["state"] == "interrupted" else {}),
         "top-1": words.percent(summary["top1"]),
         "top-5": words.percent(summary["top5"]),
         "images/s": words.number(summary["images_per_second"]),

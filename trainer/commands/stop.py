@@ -26,10 +26,16 @@ def stop(
     found = find(run)
     holder = lease.holder(found)
     if holder is None or not _ask(found, holder):
-        print(f"{found.name} is not being trained.")
+        print(_not_trained(found))
         return
     _wait(found, timeout_seconds)
-    print(f"{found.name} stopped at step {_stopped_at(found):,}; its checkpoint is on disk.")
+    print(_stopped(found, holder))
+
+
+def _not_trained(run: Run) -> str:
+    if other := lease.elsewhere(run):
+        return f"{run.name} is not being trained on this machine; {lease.words(other)}."
+    return f"{run.name} is not being trained."
 
 
 def _ask(run: Run, holder: dict) -> bool:
@@ -57,13 +63,14 @@ def _wait(run: Run, timeout_seconds: float) -> None:
         time.sleep(0.1)
 
 
-def _stopped_at(run: Run) -> int:
-    """The step of its checkpoint; TrainerError when the training ended otherwise than on request."""
-    last = None
-    for event in events.read(run.events):
-        last = event if event.get("kind") in ("start", "stop") else last
-    if last is None or last["kind"] == "start":
-        raise TrainerError(f"{run.name} ended without a checkpoint of its last step; `train` continues from the newest")
-    if last["reason"] not in ("signal", "finished"):
+def _stopped(run: Run, holder: dict) -> str:
+    """How that trainer ended; TrainerError when it was otherwise than on request."""
+    last = events.newest(run.events, "start", "stop")
+    if last is None or last["t"] < holder["started"]:  # none of this trainer's
+        if (lease.last(run) or {}).get("ended"):
+            return f"{run.name} stopped before training began."
+    elif last["kind"] == "stop" and last["reason"] not in ("non_finite_loss", "error"):
+        return f"{run.name} stopped at step {last['step']:,}; its checkpoint is on disk."
+    elif last["kind"] == "stop":
         raise TrainerError(f"{run.name} ended with {last['reason'].replace('_', ' ')}; see its log")
-    return last["step"]
+    raise TrainerError(f"{run.name} ended without a checkpoint of its last step; `train` continues from the newest")

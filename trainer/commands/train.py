@@ -1,23 +1,29 @@
 """`train`: from a configuration file, or from the command line of MXNet's train_imagenet.py."""
 
 import json
+import signal
 import sys
-from contextlib import suppress
+import threading
+from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from trainer import lease
+from trainer import crash, interruption, lease
+from trainer.checkpoint_files import directories
 from trainer.commands import train_imagenet
 from trainer.commands.console import console_reporter
 from trainer.commands.report import print_result
 from trainer.config import Config, build, load
 from trainer.errors import ConfigError, DiskError, TrainerError
+from trainer.files import write_whole
 from trainer.observe import events
 from trainer.observe.monitor import spawn_monitor
-from trainer.observe.report import write_report
+from trainer.observe.report import summary_of, write_report
 from trainer.run import RUNS, Run
+from trainer.spot import imds, mirroring
 from trainer.spot.stop import stop_on_signals
 
 
@@ -26,6 +32,9 @@ def train(
     config: Annotated[Path | None, typer.Option(help="The configuration, a TOML file.")] = None,
     check: Annotated[Path | None, typer.Option(help="Only check this configuration.")] = None,
     run: Annotated[str | None, typer.Option(help="Name of the run, with train_imagenet.py's options.")] = None,
+    until_step: Annotated[
+        int | None, typer.Option(min=0, help="Stop, with a checkpoint, when this step is done.", show_default=False)
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
     network: train_imagenet.Network = None,
     num_layers: train_imagenet.NumLayers = None,
@@ -71,10 +80,10 @@ def train(
     if test_io or benchmark:
         _measure(loaded, "input" if test_io else "network", as_json)
     else:
-        _train(loaded, config, as_json)
+        _train(loaded, config, as_json, until_step)
 
 
-_OWN_OPTIONS = ("config", "check", "run", "as_json", "test_io", "benchmark")
+_OWN_OPTIONS = ("config", "check", "run", "until_step", "as_json", "test_io", "benchmark")
 
 
 def _load(path: Path | None, run: str | None, options: dict, needs_data: bool) -> Config:
@@ -98,6 +107,8 @@ def _run_directory(run: str | None, values: dict) -> Path:
 
 
 def _measure(config: Config, what: str, as_json: bool) -> None:
+    for number in (signal.SIGTERM, signal.SIGINT):  # nothing to save
+        signal.signal(number, signal.SIG_DFL)
     from trainer.learn.devices import set_environment
 
     set_environment(config)
@@ -111,18 +122,37 @@ def _say(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
 
-def _train(config: Config, source: Path | None, as_json: bool) -> None:
+def _train(config: Config, source: Path | None, as_json: bool, until_step: int | None) -> None:
     run = Run(config.run_directory)
-    if _finished(run, config):
+    if _nothing_left(run, config):
         print_result(run, _written_report(run), as_json)
         return
     stop = stop_on_signals()
-    _check_network(config, str(source or "command line"))
     run.directory.mkdir(parents=True, exist_ok=True)
-    with lease.hold(run):
-        _keep_config(run, config, source)
-        _train_held(run, config, stop)
-        print_result(run, write_report(run), as_json)
+    # First of all, for `stop` finds a trainer by its lease, and MXNet takes seconds to load.
+    with lease.hold(run, _say) as before, _config_kept(run, config, source):
+        _check_network(config, str(source or "command line"))
+        mirroring.fetch(run, config, _say, stop)
+        if stop:
+            _say("stopped before training began")
+            return
+        if not _nothing_left(run, config):
+            _train_held(run, config, stop, until_step, before)
+        print_result(run, _report(run), as_json)
+
+
+def _nothing_left(run: Run, config: Config) -> bool:
+    """A finished run that was fetched lacks its model still, which training writes from its checkpoint."""
+    return _finished(run, config) and (run.model_card.exists() or not directories(run))
+
+
+def _report(run: Run) -> dict:
+    """Writes the report. A disk that takes none is no failure of training: all that it did is saved."""
+    try:
+        return write_report(run)
+    except DiskError as error:
+        _say(f"{error}; once there is space: python -m trainer report --run {run.name}")
+        return summary_of(run)
 
 
 def _written_report(run: Run) -> dict:
@@ -131,17 +161,26 @@ def _written_report(run: Run) -> dict:
         summary = json.loads(run.report_json.read_text())
     except (OSError, ValueError):
         summary = {}
-    return summary if summary.get("finished") and run.report_html.is_file() else write_report(run)
+    return summary if summary.get("finished") and run.report_html.is_file() else _report(run)
 
 
-def _train_held(run: Run, config: Config, stop) -> None:
+def _train_held(run: Run, config: Config, stop, until_step: int | None, before: dict | None) -> None:
     spawn_monitor(run)
     log = events.event_writer(run.events)
     from trainer.learn.session import train as train_session
 
     try:
         with console_reporter() as show:
-            train_session(config, run, _both(log, show), stop)
+            report = _both(log, show)
+            if interrupted := interruption.why(run, before):
+                report("interrupted", **interrupted)
+            with (
+                crash.recording(run),
+                imds.watching(config.imds_url, stop, report),
+                mirroring.running(run, config, report) as mirror,
+            ):
+                still_ours = partial(lease.still_ours, run)
+                train_session(config, run, report, stop, until_step=until_step, mirror=mirror, still_ours=still_ours)
     except TrainerError:
         with suppress(DiskError):  # a full disk must not hide what happened
             write_report(run)
@@ -161,33 +200,65 @@ def _check_network(config: Config, source: str) -> None:
         raise ConfigError(*(f"{source}: {problem}" for problem in error.problems)) from error
 
 
-def _both(first, second):
+def _both(log, show):
+    """Any thread may report, until the `stop` event: nothing comes after it.
+
+    A console that cannot be written (a log on a full disk) does not end training.
+    """
+    lock, over = threading.Lock(), False
+
     def report(kind: str, **fields) -> None:
-        first(kind, **fields)
-        second(kind, **fields)
+        nonlocal over
+        with lock:
+            if over:
+                return
+            over = kind == "stop"
+            log(kind, **fields)
+            with suppress(OSError):
+                show(kind, **fields)
 
     return report
 
 
 def _finished(run: Run, config: Config) -> bool:
-    """Whether there is nothing left to do; ConfigError when the run ended with another configuration."""
+    """Whether training came to its end; ConfigError when it did with another configuration."""
     log = list(events.read(run.events))
     if not log or log[-1].get("kind") != "stop" or log[-1].get("reason") != "finished":
         return False
-    before = next(event["config"] for event in reversed(log) if event.get("kind") == "start")
+    # A disk that was full may have lost the start.
+    before = next((event["config"] for event in reversed(log) if event.get("kind") == "start"), {})
     now = config.model_dump(mode="json")
-    changed = [
-        f"{key} = {now[key]!r} (was {before[key]!r})" for key in now if key in before and now[key] != before[key]
-    ]
-    if changed:
-        raise ConfigError(
-            f"{run.directory}: the run is finished, so its configuration must stay as it is, got "
-            f"{', '.join(changed)}; give the new one another run's name"
-        )
+    if changed := [key for key in now if key in before and now[key] != before[key]]:
+        _refuse_changes(run, changed, before, now)
     return True
 
 
-def _keep_config(run: Run, config: Config, source: Path | None) -> None:
-    """The run directory explains itself: the configuration lies in it, with paths that hold from anywhere."""
-    if source is None or source.resolve() != run.config.resolve():
-        run.config.write_text(config.to_toml())
+def _refuse_changes(run: Run, changed: list[str], before: dict, now: dict) -> None:
+    """Those that the result does not depend on may change."""
+    from trainer.learn.resume import ALWAYS_FREE
+
+    refused = [f"{key} = {now[key]!r} (was {before[key]!r})" for key in changed if key not in ALWAYS_FREE]
+    if refused:
+        raise ConfigError(
+            f"{run.directory}: the run is finished, so its configuration must stay as it is, got "
+            f"{', '.join(refused)}; give the new one another run's name"
+        )
+
+
+@contextmanager
+def _config_kept(run: Run, config: Config, source: Path | None):
+    """The run directory explains itself: the configuration lies in it, with paths that hold from anywhere.
+
+    One that turns out to be refused leaves the one before.
+    """
+    before = run.config.read_text() if run.config.is_file() else None
+    text = config.to_toml()
+    if text == before or (source is not None and source.resolve() == run.config.resolve()):
+        yield
+        return
+    write_whole(run.config, text)
+    try:
+        yield
+    except ConfigError:
+        run.config.unlink() if before is None else write_whole(run.config, before)
+        raise

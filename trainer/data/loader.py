@@ -141,11 +141,15 @@ def validation_batches(
     mean: Channels,
     std: Channels,
     threads: int,
+    stop: Callable[[], bool] = lambda: False,
 ) -> Iterator[Batch]:
-    """Every record exactly once, in the order of the file, the last batch shorter; DataError at a damaged record."""
+    """Every record exactly once, in the order of the file, the last batch shorter; DataError at a damaged record.
+
+    They end when there is no data for a while and stop() is true.
+    """
     source = Source(records, Target.of(image_shape, mean, std), AUGMENTATIONS["none"], batch_size)
     with closing(Workers(threads)) as workers:
-        yield from _prefetched(workers, _validation_plan(source, batch_size))
+        yield from _prefetched(workers, _validation_plan(source, batch_size), stop)
 
 
 def _validation_plan(source: Source, batch_size: int) -> Plan:

@@ -3,199 +3,151 @@
     checkpoints/<step>-<validations>/   weights.params      every parameter, as Gluon's load_parameters reads it
                                         optimizer.params    momentum and its kin
                                         statistics.params   the other devices' batch-norm statistics
-                                        state.json          progress, configuration, versions
+                                        state.json          progress, counters, configuration, data, versions
                                         checksums.json      SHA-256 of the files above
     LATEST                              the name of the newest one
 
-A directory gets its name when everything in it is on disk. Nothing is a pickle.
+A directory gets its name when everything in it is on disk (trainer.checkpoint_files). Nothing is a pickle; checksums
+come before anything is read.
 """
 
-import hashlib
 import json
-import shutil
-import time
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 from mxnet import nd
 
-from trainer import __version__
-from trainer.config import Config
-from trainer.errors import DiskError
-from trainer.files import sync, write_whole
-from trainer.learn.optimizer import load_state_arrays, state_arrays
-from trainer.learn.parameters import wait_for_statistics, write_arrays
+from trainer import checkpoint_files
+from trainer.errors import ConfigError
+from trainer.files import remove_stale_drafts, write_whole
+from trainer.learn.optimizer import load_counters, load_state_arrays
+from trainer.learn.parameters import wait_for_statistics
 from trainer.run import Run
 
-_UNFINISHED = ".unfinished"
+# The whole checkpoints and what their state.json says, newest first.
+Whole = dict[Path, dict]
 
 
 @dataclass
 class Progress:
-    """How far a run is. An epoch's end is `validated_epochs` behind until its validation has run."""
+    """How far a run is. An epoch's end is `validated_epochs` behind until its validation has run.
+
+    top1 is of the weights after `validated_step`.
+    """
 
     step: int = 0
     samples: int = 0
     validated_epochs: int = 0
     top1: float | None = None
+    validated_step: int | None = None
     best_top1: float | None = None
     train_seconds: float = 0.0
     wall_seconds: float = 0.0
 
 
-def save(run: Run, config: Config, progress: Progress, network, trainer) -> dict:
-    """Writes a checkpoint and points LATEST at it; returns the fields of its event.
-
-    DiskError when it cannot be written; older checkpoints are untouched then.
-    """
-    started = time.monotonic()
-    final = run.checkpoints / f"{progress.step:08d}-{progress.validated_epochs}"
-    try:
-        if not final.exists() or _damage(final):
-            _remove_unfinished(run)
-            _write_checkpoint(final, config, progress, network, trainer)
-        write_whole(run.latest, final.name + "\n")
-        _remove_old(run, config.checkpoints_kept)
-    except (OSError, DiskError) as error:
-        _remove_unfinished(run)
-        raise DiskError(f"{final}: the checkpoint could not be written: {error}") from error
-    size = sum(path.stat().st_size for path in final.iterdir())
-    return {
-        "step": progress.step, "seconds": round(time.monotonic() - started, 4), "bytes": size, "path": str(final)
-    }
-
-
-def damaged(run: Run) -> list[str]:
-    """What is wrong with each checkpoint that cannot be continued from; a killed writer's leftovers are no loss."""
-    found = {path: _damage(path) for path in sorted(run.checkpoints.glob("*")) if not path.name.endswith(_UNFINISHED)}
-    return [f"{path}: {damage}" for path, damage in found.items() if damage]
+def survey(run: Run) -> tuple[Whole, list[str]]:
+    """The whole checkpoints, and what is wrong with each of the others; a killed writer's leftovers are no loss."""
+    damage = {path: damage_of(path) for path in checkpoint_files.directories(run)}
+    whole = {path: read_state(path) for path, found in damage.items() if found is None}
+    return newest_first(whole), [f"{path}: {found}" for path, found in damage.items() if found]
 
 
 def newest(run: Run) -> Path | None:
-    """The newest complete checkpoint: LATEST's, or the one with the most steps among those that are whole."""
-    return next(iter(_whole(run)), None)
+    """The whole checkpoint that got furthest. LATEST may be one behind: its writer was killed before it wrote that."""
+    return next(iter(survey(run)[0]), None)
+
+
+def newest_first(whole: Whole) -> Whole:
+    return dict(sorted(whole.items(), key=lambda item: _place(item[1]), reverse=True))
+
+
+def best(whole: Whole, data_val: dict | None) -> Path | None:
+    """The checkpoint of the weights that did best in validation on that data; None when none was validated."""
+    progress = {path: progress_of(state) for path, state in whole.items() if same_data(state["data"]["val"], data_val)}
+    validated = {path: one.top1 for path, one in progress.items() if one.step == one.validated_step}
+    return max(validated, key=validated.get, default=None)
+
+
+def same_data(before: dict | None, now: dict | None) -> bool:
+    """Whether two descriptions are of the same records; what one of them does not know cannot differ."""
+    if before is None or now is None:
+        return before is now
+    return all(before.get(key) in (None, value) or value is None for key, value in now.items())
+
+
+def tidy(run: Run) -> None:
+    """Removes what killed writers left; for the process that holds the run's lease."""
+    checkpoint_files.remove_unfinished(run)
+    remove_stale_drafts(run.directory)
 
 
 def forget_from(run: Run, step: int) -> None:
     """Removes the checkpoints of `step` and later: their weights turned out to give a loss that is no number."""
-    for path in _whole(run):
-        if read_state(path)[0].step >= step:
-            shutil.rmtree(path)
-    kept = newest(run)
-    if kept is None:
+    whole, _ = survey(run)
+    kept = [path for path, state in whole.items() if state["progress"]["step"] < step]
+    for path in whole.keys() - set(kept):
+        checkpoint_files.remove(path)
+    name_latest(run, kept[0] if kept else None)
+
+
+def name_latest(run: Run, path: Path | None) -> None:
+    """Writes nothing when LATEST says so already: the disk may be full."""
+    if path is None:
         run.latest.unlink(missing_ok=True)
-    else:
-        write_whole(run.latest, kept.name + "\n")
+    elif not (run.latest.is_file() and run.latest.read_bytes() == path.name.encode() + b"\n"):
+        write_whole(run.latest, path.name + "\n")
 
 
-def read_state(path: Path) -> tuple[Progress, dict]:
-    """Progress and the whole state.json (config, versions) of a complete checkpoint."""
+def read_state(path: Path) -> dict:
+    """state.json of a whole checkpoint; ConfigError when it is of version 0.1.0, which kept less of a run."""
     state = json.loads((path / "state.json").read_text())
-    return Progress(**state["progress"]), state
+    if "data" not in state:
+        raise ConfigError(
+            f"{path}: must be a checkpoint of version 0.2.0 or later, got one of {state['version']}: "
+            "finish the run with that version, or give the new one another name"
+        )
+    return state
 
 
-def load(path: Path, network, trainer) -> Progress:
-    """Restores weights, each device's statistics and the optimizer from a checkpoint that `newest` found whole."""
-    progress, _ = read_state(path)
+def progress_of(state: dict) -> Progress:
+    return Progress(**state["progress"])
+
+
+def load(path: Path, network, trainer) -> None:
+    """Restores weights, statistics and the optimizer from a checkpoint that `survey` found whole."""
+    state = read_state(path)
     contexts = trainer._contexts
     network.load_parameters(str(path / "weights.params"), ctx=contexts)
-    _load_statistics(nd.load(str(path / "statistics.params")), network)
-    load_state_arrays(trainer, nd.load(str(path / "optimizer.params")), progress.step)
+    _load_statistics(nd.load(str(path / "statistics.params")), network, len(state["config"]["devices"]))
+    load_state_arrays(trainer, nd.load(str(path / "optimizer.params")))
+    load_counters(trainer, state["counters"])
     wait_for_statistics()
-    return progress
 
 
-def _write_checkpoint(final: Path, config: Config, progress: Progress, network, trainer) -> None:
-    unfinished = final.with_name(final.name + _UNFINISHED)
-    unfinished.mkdir(parents=True)
-    _write_arrays(unfinished, network, trainer)
-    write_whole(unfinished / "state.json", json.dumps(_state(config, progress), indent=1))
-    write_whole(unfinished / "checksums.json", json.dumps(_checksums(unfinished), indent=1))
-    if final.exists():  # damaged
-        shutil.rmtree(final)
-    unfinished.rename(final)
-    sync(final.parent)
-
-
-def _remove_unfinished(run: Run) -> None:
-    for path in run.checkpoints.glob("*" + _UNFINISHED):
-        shutil.rmtree(path)
-
-
-def _state(config: Config, progress: Progress) -> dict:
-    return {
-        "progress": asdict(progress), "config": config.model_dump(mode="json"), "version": __version__,
-        "saved": time.time(),
-    }
-
-
-def _write_arrays(directory: Path, network, trainer) -> None:
-    wait_for_statistics()
-    write_arrays(directory / "weights.params", _first_device(network))
-    write_arrays(directory / "optimizer.params", state_arrays(trainer))
-    write_arrays(directory / "statistics.params", _statistics(network))
-    for path in directory.iterdir():
-        sync(path)
-
-
-def _first_device(network) -> dict:
-    """As save_parameters names them; that function would average the devices' statistics."""
-    return {name: parameter.list_data()[0] for name, parameter in network._collect_params_with_prefix().items()}
-
-
-def _statistics(network) -> dict:
-    """Running means and variances of all devices but the first, whose are among the weights."""
-    return {
-        f"{device}.{name}": array
-        for name, parameter in network._collect_params_with_prefix().items()
-        if parameter.grad_req == "null"
-        for device, array in enumerate(parameter.list_data())
-        if device > 0
-    }
-
-
-def _load_statistics(arrays: dict, network) -> None:
-    """A device that the checkpoint does not know keeps the first one's statistics."""
+def _load_statistics(arrays: dict, network, saved_devices: int) -> None:
+    """Each device its own; when their number has changed, each the mean of those that were saved."""
     for name, parameter in network._collect_params_with_prefix().items():
-        if parameter.grad_req == "null":
-            for device, array in enumerate(parameter.list_data()):
-                if f"{device}.{name}" in arrays:
-                    array[:] = arrays[f"{device}.{name}"].as_in_context(array.context)
+        if parameter.grad_req != "null":
+            continue
+        devices = parameter.list_data()
+        saved = [devices[0].copy(), *(arrays[f"{device}.{name}"] for device in range(1, saved_devices))]
+        if len(saved) != len(devices):
+            total = sum(array.as_in_context(saved[0].context) for array in saved)
+            saved = [total / len(saved)] * len(devices)
+        for device, array in zip(devices, saved, strict=True):
+            device[:] = array.as_in_context(device.context)
 
 
-def _whole(run: Run) -> list[Path]:
-    """The complete checkpoints: LATEST's first, then the others by the step that stands in them."""
-    steps = {path: read_state(path)[0].step for path in run.checkpoints.glob("*") if not _damage(path)}
-    ordered = sorted(steps, key=steps.get, reverse=True)
-    try:
-        latest = run.checkpoints / run.latest.read_text(errors="replace").strip()
-    except OSError:
-        return ordered
-    return sorted(ordered, key=lambda path: path != latest)
-
-
-def _damage(path: Path) -> str | None:
+def damage_of(path: Path) -> str | None:
     """What is wrong with a checkpoint, in words; None when it is whole."""
-    if path.name.endswith(_UNFINISHED):
-        return "its writing did not finish"
     try:
-        if _checksums(path) != json.loads((path / "checksums.json").read_text()):
-            return "its files are not the ones that were written: the checksums differ"
-        read_state(path)
+        damage = checkpoint_files.damage_of(path)
+        if damage is None:
+            progress_of(read_state(path))
     except (OSError, ValueError, KeyError, TypeError) as error:
         return f"it is not complete: {error}"
-    return None
+    return damage
 
 
-def _checksums(directory: Path) -> dict[str, str]:
-    return {path.name: _sha256(path) for path in sorted(directory.iterdir()) if path.name != "checksums.json"}
-
-
-def _sha256(path: Path) -> str:
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _remove_old(run: Run, keep: int) -> None:
-    for path in _whole(run)[keep:]:
-        shutil.rmtree(path)
+def _place(state: dict) -> tuple[int, int]:
+    return state["progress"]["step"], state["progress"]["validated_epochs"]

@@ -47,12 +47,13 @@ def export_newest_checkpoint(run: Run, start: dict) -> list[Path]:
         return [*model_paths(run.model_prefix, 0), run.model_card]
     if path is None:
         raise ConfigError(f"--run must be a run with a checkpoint, got {run.directory}, which has none")
-    _, state = checkpoint.read_state(path)
+    state = checkpoint.read_state(path)
     config = build(state["config"] | {"init_from": None, "load_epoch": None}, source=str(path), folder=path)
     network = build_network(config)
     # One copy for each device of the training: each has batch-norm statistics of its own.
     initialise_network(network, config, [mx.cpu(number) for number in range(len(config.devices))])
-    progress = checkpoint.load(path, network, make_trainer(network, config))
+    checkpoint.load(path, network, make_trainer(network, config))
+    progress = checkpoint.progress_of(state)
     examples = config.num_examples or start["records_train"]
     return export_model(
         network, run, config, classes=start["classes"], top1=progress.top1, epoch=progress.samples / examples

@@ -2,18 +2,22 @@
 
 import time
 from collections import deque
-from dataclasses import dataclass
+from contextlib import closing
+from dataclasses import asdict, dataclass
 
 import numpy as np
+from mxnet import nd
 
 from trainer.config import Config
 from trainer.data.loader import TrainLoader
 from trainer.data.records import RecordFile
-from trainer.errors import NonFiniteLossError
-from trainer.learn import checkpoint
+from trainer.errors import DiskError, NonFiniteLossError
+from trainer.learn import checkpoint, snapshot
 from trainer.learn.checkpoint import Progress
 from trainer.learn.export import write_symbol_and_params
-from trainer.learn.schedule import learning_rate, total_samples, total_steps
+from trainer.learn.optimizer import counters
+from trainer.learn.saver import Saver
+from trainer.learn.schedule import learning_rate, total_samples, total_steps, validations_due
 from trainer.learn.speed import Speed
 from trainer.learn.step import Stepper
 from trainer.learn.validate import Validator
@@ -21,6 +25,8 @@ from trainer.run import Run
 
 # A loss is read this many steps late: reading it at once would make the devices wait for Python at each step.
 LOSS_LAG_STEPS = 2
+# Such steps do not notice that wait, and whoever asks to stop would wait for all the steps that are ahead.
+LONG_STEP_SECONDS = 1.0
 REPORT_SECONDS = 2.0
 
 
@@ -28,7 +34,8 @@ REPORT_SECONDS = 2.0
 class Loop:
     """Everything that a run in progress holds.
 
-    `report(kind, **fields)` receives its events, `stop` becomes true when somebody asks it to stop.
+    `report(kind, **fields)` receives its events, `stop` becomes true when somebody asks it to stop; it asks itself when
+    `until_step` is done. `described`: what each checkpoint says of the world that it was made in.
     """
 
     config: Config
@@ -39,16 +46,23 @@ class Loop:
     report: object
     stop: object
     progress: Progress
+    saver: Saver
+    described: dict
+    until_step: int | None = None
 
     def __post_init__(self):
         self.examples = self.loader.examples
         self.goal = total_samples(self.config, self.examples)
+        self.steps_total = total_steps(self.config, self.examples, self.progress.step, self.progress.samples)
         self.speed = Speed()
         self.losses = deque()
+        self.step_seconds = LONG_STEP_SECONDS  # until it is known
         self.validator = None
         self.reported = False  # since the last validation
         self.loss = self.learning_rate = None
-        self.saved_at = self.started = time.monotonic()
+        self.started = time.monotonic()
+        self.snapshot: snapshot.Snapshot = {}
+        self.durable_at = None
         self.before = Progress(**vars(self.progress))
 
     def fit(self) -> None:
@@ -57,16 +71,15 @@ class Loop:
         NonFiniteLossError when a loss is NaN or infinite: nothing is saved then.
         """
         batches = self.loader.at(*divmod(self.progress.samples, self.examples), stop=lambda: bool(self.stop))
-        try:
-            self._validate_if_due()  # a run that was stopped inside a validation owes it
-            while self.progress.samples < self.goal and not self.stop:
-                self._step(batches)
-                self._report_if_due()
-                self._validate_if_due()
-                self._save_if_due()
-        finally:
-            batches.close()
-        self._save()
+        with closing(self.saver):
+            with closing(batches):
+                self._validate_if_due()  # a run that was stopped inside a validation owes it
+                while self.progress.samples < self.goal and not self._asked_to_stop():
+                    if self._step(batches):
+                        self._report_if_due()
+                        self._save_if_due()
+                        self._validate_if_due()
+            self._save_last()
 
     @property
     def finished(self) -> bool:
@@ -79,19 +92,27 @@ class Loop:
             "wall_seconds": round(self.before.wall_seconds + time.monotonic() - self.started, 3),
         }
 
-    def _step(self, batches) -> None:
-        waiting_since = time.monotonic()
+    def _asked_to_stop(self) -> bool:
+        if self.until_step is not None and self.progress.step >= self.until_step:
+            self.stop.ask("until_step")
+        return bool(self.stop)
+
+    def _step(self, batches) -> bool:
+        """False when somebody asked to stop while there was no data."""
+        began = time.monotonic()
         batch = next(batches, None)
-        if batch is None:  # asked to stop while there was no data
-            return
-        waited = time.monotonic() - waiting_since
+        if batch is None:
+            return False
+        waited = time.monotonic() - began
         self.learning_rate = learning_rate(self.config, self.progress.samples, self.examples)
         losses = self.stepper.step(batch, self.progress.step, self.learning_rate)
         self.losses.append((self.progress.step, self.learning_rate, losses))
         self.progress.step += 1
         self.progress.samples += self.config.batch_size
         self.speed.add(self.config.batch_size, waited)
-        self._read_losses(LOSS_LAG_STEPS)
+        self._read_losses(LOSS_LAG_STEPS if self.step_seconds < LONG_STEP_SECONDS else 0)
+        self.step_seconds = time.monotonic() - began - waited
+        return True
 
     def _read_losses(self, lag_steps: int) -> None:
         """Waits for all but the newest losses and stops at one that is not a number."""
@@ -103,6 +124,7 @@ class Loop:
 
     def _give_up(self, what: str, step: int, rate: float) -> None:
         """The weights that gave such a loss may have been saved while their own losses were still good."""
+        self.saver.close()
         checkpoint.forget_from(self.run, step)
         kept = "the last good checkpoint is kept" if checkpoint.newest(self.run) else "no checkpoint was written yet"
         raise NonFiniteLossError(
@@ -125,7 +147,7 @@ class Loop:
             self._read_losses(0)
         self.reported = True
         self.report(
-            "step", step=self.progress.step, steps_total=total_steps(self.config, self.examples),
+            "step", step=self.progress.step, steps_total=self.steps_total,
             epoch=round(self.progress.samples / self.examples, 4), epochs=self.config.epochs,
             samples=self.progress.samples, loss=round(self.loss, 5), learning_rate=self.learning_rate,
             **self.speed.take_window(), seconds_left=round(self._seconds_left(), 1),
@@ -136,13 +158,11 @@ class Loop:
         done = self.progress.samples - self.before.samples
         return max(0, self.goal - self.progress.samples) * (time.monotonic() - self.started) / max(1, done)
 
+    def _validations_due(self) -> int:
+        return validations_due(self.config, self.progress.samples, self.examples)
+
     def _validation_due(self) -> bool:
-        if self.validation_records is None:
-            return False
-        ended = self.progress.samples // self.examples
-        whole = min(ended, int(self.config.epochs))
-        unfinished_epoch = self.progress.samples >= self.goal and self.config.epochs % 1 > 0
-        return self.progress.validated_epochs < whole + unfinished_epoch
+        return self.validation_records is not None and self.progress.validated_epochs < self._validations_due()
 
     def _validate_if_due(self) -> None:
         if not self._validation_due():
@@ -152,39 +172,65 @@ class Loop:
             self._report_step()
         self.speed.pause()
         self.validator = self.validator or Validator(self.config, self.stepper.contexts)
-        result = self.validator.validate(self.stepper.network, self.validation_records, self.stop)
+        result = self.validator.validate(self.stepper.network, self.validation_records, self._leave_validation)
         self.speed.resume()
         if result is not None:
             self._count_validation(result)
+
+    def _leave_validation(self) -> bool:
+        """Asked between its batches. The weights do not change meanwhile, so that they can be saved at any of them."""
+        self._save_if_due()
+        return bool(self.stop)
 
     def _count_validation(self, result: dict) -> None:
         if not np.isfinite(result["loss"]):
             what = f"validation loss is {result['loss']} after step {self.progress.step}"
             self._give_up(what, self.progress.step, self.learning_rate or 0.0)
-        self.progress.validated_epochs += 1
+        # One may stand for two: a step's batch can end an epoch and, with it, the short part of one that is the last.
+        self.progress.validated_epochs = self._validations_due()
         self.reported = False
         self.progress.top1 = result["top1"]
-        self.progress.best_top1 = max(result["top1"], self.progress.best_top1 or 0.0)
+        self.progress.validated_step = self.progress.step
+        is_best = self.progress.best_top1 is None or result["top1"] > self.progress.best_top1
+        self.progress.best_top1 = result["top1"] if is_best else self.progress.best_top1
         epoch = min(self.progress.samples / self.examples, self.config.epochs)
         self.report("validation", step=self.progress.step, epoch=round(epoch, 4), **result)
         if self.config.model_prefix is not None:
-            write_symbol_and_params(
-                self.stepper.network, self.config.model_prefix, self.progress.validated_epochs
-            )
+            self._export_epoch()
+        if is_best:
+            self._save_in_background()
+
+    def _export_epoch(self) -> None:
+        """A disk without space does not end training."""
+        prefix, epoch = self.config.model_prefix, self.progress.validated_epochs
+        try:
+            write_symbol_and_params(self.stepper.network, prefix, epoch)
+        except (OSError, DiskError) as error:
+            self.report("export_failed", step=self.progress.step, epoch=epoch, reason=str(error))
 
     def _save_if_due(self) -> None:
-        if time.monotonic() - self.saved_at >= self.config.checkpoint_interval_seconds:
-            self._save()
+        """What is due while a save is in flight waits for the next step."""
+        if not self.saver.busy and (self.stop.take_save() or self.saver.due):
+            self._save_in_background()
 
-    def _save(self) -> None:
-        """Only a state whose losses are all known to be finite is worth keeping."""
+    def _save_in_background(self) -> None:
+        if self.saver.has(self.progress):
+            return
+        self._read_losses(0)
+        nd.waitall()
+        began = time.monotonic()
+        self.saver.begin(*self._state(), blocked_since=began)
+
+    def _save_last(self) -> None:
         self._read_losses(0)
         self.speed.pause()
+        self.saver.save(self.progress, self._state)
+        self.durable_at = time.monotonic()
+
+    def _state(self) -> tuple[snapshot.Snapshot, dict]:
+        """What a checkpoint holds: arrays and state.json. Only when all losses are known to be finite."""
         times = self.times()
         self.progress.train_seconds, self.progress.wall_seconds = times["train_seconds"], times["wall_seconds"]
-        fields = checkpoint.save(
-            self.run, self.config, self.progress, self.stepper.network, self.stepper.trainer
-        )
-        self.report("checkpoint", **fields)
-        self.saved_at = time.monotonic()
-        self.speed.resume()
+        state = {"progress": asdict(self.progress), "counters": counters(self.stepper.trainer), **self.described}
+        self.snapshot = snapshot.take(self.stepper.network, self.stepper.trainer, into=self.snapshot)
+        return self.snapshot, state

@@ -19,8 +19,15 @@ def total_samples(config: Config, examples: int) -> int:
     return round(config.epochs * examples)
 
 
-def total_steps(config: Config, examples: int) -> int:
-    return math.ceil(total_samples(config, examples) / config.batch_size)
+def total_steps(config: Config, examples: int, step: int = 0, samples: int = 0) -> int:
+    """Steps of the whole run: those done, with whatever batch, and those for the images that are left."""
+    return step + math.ceil(max(0, total_samples(config, examples) - samples) / config.batch_size)
+
+
+def validations_due(config: Config, samples: int, examples: int) -> int:
+    """How many validations belong to so many images: one after each epoch, and one after a last part of one."""
+    whole_epochs, goal = int(config.epochs), total_samples(config, examples)
+    return min(samples // examples, whole_epochs) + (samples >= goal > whole_epochs * examples)
 
 
 def learning_rate(config: Config, samples: int, examples: int) -> float:

@@ -2,7 +2,8 @@
 
 import platform
 import socket
-from contextlib import ExitStack, closing
+import time
+from contextlib import ExitStack, closing, suppress
 from functools import partial
 from pathlib import Path
 
@@ -18,39 +19,58 @@ from trainer.data.manifest import read_manifest
 from trainer.data.mxnet_engine import MxnetLoader
 from trainer.data.records import RecordFile, open_records
 from trainer.errors import ConfigError, DataError, NonFiniteLossError
-from trainer.learn import checkpoint
-from trainer.learn.checkpoint import Progress
+from trainer.learn import checkpoint, resume
+from trainer.learn.checkpoint import Progress, Whole
 from trainer.learn.devices import contexts
 from trainer.learn.export import export_model
 from trainer.learn.loop import Loop
 from trainer.learn.model import build_network, initialise_network, set_weight_decay
-from trainer.learn.schedule import peak_learning_rate, total_steps
+from trainer.learn.saver import Saver
+from trainer.learn.schedule import peak_learning_rate
 from trainer.learn.step import Stepper
+from trainer.learn.writer import Writer
 from trainer.run import Run
 
-# What a checkpoint's weights and optimizer state cannot outlive.
-_MUST_MATCH = ("network", "num_layers", "num_classes", "image_shape", "optimizer", "label_width")
+# Before the machine is gone; and when nobody says that it will be.
+MIRROR_MARGIN_SECONDS = 10.0
+MIRROR_WAIT_SECONDS = 60.0
 
 
-def train(config: Config, run: Run, report, stop) -> str:
+def train(
+    config: Config, run: Run, report, stop, *, until_step: int | None = None, mirror=None, still_ours=lambda: True
+) -> str:
     """Trains from the start or from the newest checkpoint; returns why it ended: "finished" or who asked to stop.
 
+    until_step: asks itself to stop when that step is done. mirror: the second place, with
+    `wait_for(checkpoint_name, deadline_monotonic) -> bool`. still_ours: whether this process may still write the run.
     Errors: DataError, ConfigError, DeviceError, DiskError, NonFiniteLossError.
     """
     with ExitStack() as opened:
         records = opened.enter_context(closing(open_checked(config.data_train, config)))
         validation = config.data_val and opened.enter_context(closing(open_checked(config.data_val, config)))
         loader = opened.enter_context(closing(train_loader(records, config, report)))
-        saved, rejected = _continue_from(run)
-        changed = _changed_since(saved, config) if saved else {}
+        checkpoint.tidy(run)
+        whole, rejected = _continue_from(run)
+        saved = next(iter(whole), None)
+        described = resume.description(config, records, validation or None, loader.decoder)
+        changed = resume.changes(saved, whole[saved], described) if saved else {}
         stepper, taken = make_stepper(config, saved)
-        progress = checkpoint.load(saved, stepper.network, stepper.trainer) if saved else _beginning(config, loader)
-        loop = Loop(config, run, stepper, loader, validation, report, stop, progress)
-        report("start", **_start_fields(loop, records), changed=changed, init_from=taken, rejected=rejected)
-        return _run(loop)
+        progress = _beginning(config, loader)
+        if saved:
+            with suppress(OSError):  # a full disk; LATEST is for those who look
+                checkpoint.name_latest(run, saved)
+            checkpoint.load(saved, stepper.network, stepper.trainer)
+            progress = _progress(whole[saved], described)
+        saver = Saver(Writer(run, config.checkpoints_kept, whole, still_ours), config, report)
+        loop = Loop(config, run, stepper, loader, validation, report, stop, progress, saver, described, until_step)
+        report(
+            "start", **_start_fields(loop, records), changed=changed, explained=resume.explained(changed, config),
+            init_from=taken, rejected=rejected,
+        )
+        return _run(loop, mirror)
 
 
-def _run(loop: Loop) -> str:
+def _run(loop: Loop, mirror) -> str:
     try:
         loop.fit()
         reason = "finished" if loop.finished else loop.stop.reason
@@ -58,20 +78,42 @@ def _run(loop: Loop) -> str:
             export_model(
                 loop.stepper.network, loop.run, loop.config, classes=classes_of(loop.config), top1=loop.progress.top1
             )
+        mirrored = mirror and mirror.wait_for(loop.saver.newest.name, _mirror_deadline(loop.stop))
     except BaseException as error:
         _report_stop(loop, "non_finite_loss" if isinstance(error, NonFiniteLossError) else "error")
         raise
-    _report_stop(loop, reason)
+    _report_stop(loop, reason, mirrored=mirrored, **_notice_times(loop))
     return reason
 
 
-def _continue_from(run: Run) -> tuple[Path | None, list[str]]:
-    """The newest whole checkpoint, and what is wrong with the others; DataError when there are others only."""
-    saved, rejected = checkpoint.newest(run), checkpoint.damaged(run)
-    if rejected and saved is None:
+def _mirror_deadline(stop) -> float:
+    """time.monotonic() at which to wait for the second place no longer."""
+    if stop.deadline is not None:
+        return stop.deadline - MIRROR_MARGIN_SECONDS
+    return time.monotonic() + MIRROR_WAIT_SECONDS
+
+
+def _notice_times(loop: Loop) -> dict:
+    """From the moment when somebody asked to the checkpoint on disk."""
+    asked = loop.stop.asked_at
+    return {"notice_to_durable_seconds": round(loop.durable_at - asked, 3)} if asked is not None else {}
+
+
+def _continue_from(run: Run) -> tuple[Whole, list[str]]:
+    """The whole checkpoints, and what is wrong with the others; DataError when there are others only."""
+    whole, rejected = checkpoint.survey(run)
+    if rejected and not whole:
         advice = f"{run.checkpoints}: must hold a whole checkpoint; remove it to train from the start"
         raise DataError("\n".join([*rejected, advice]))
-    return saved, rejected
+    return whole, rejected
+
+
+def _progress(state: dict, described: dict) -> Progress:
+    """The best so far counts on the same validation data only."""
+    progress = checkpoint.progress_of(state)
+    if not checkpoint.same_data(state["data"]["val"], described["data"]["val"]):
+        progress.top1 = progress.validated_step = progress.best_top1 = None
+    return progress
 
 
 def open_checked(path, config: Config) -> RecordFile:
@@ -128,28 +170,14 @@ def _beginning(config: Config, loader: TrainLoader) -> Progress:
     return Progress(step=samples // config.batch_size, samples=samples, validated_epochs=epoch)
 
 
-def _changed_since(saved: Path, config: Config) -> dict:
-    """`{key: [before, now]}` of the configuration; ConfigError when the checkpoint cannot serve the new one."""
-    before, now = checkpoint.read_state(saved)[1]["config"], config.model_dump(mode="json")
-    changed = {key: [before[key], now[key]] for key in now if key in before and before[key] != now[key]}
-    refused = [
-        f"{key} must be {old!r} to continue {saved}, got {new!r}"
-        for key, (old, new) in changed.items()
-        if key in _MUST_MATCH or (key == "momentum" and bool(old) != bool(new))  # its state would appear or vanish
-    ]
-    if refused:
-        raise ConfigError(*(f"configuration: {line}" for line in refused))
-    return changed
-
-
 def _start_fields(loop: Loop, records: RecordFile) -> dict:
     config, progress = loop.config, loop.progress
     return {
-        "version": __version__, "mxnet": mx.__version__, "python": platform.python_version(),
-        "numpy": np.__version__, "host": socket.gethostname(), "run": loop.run.name,
-        "config": config.model_dump(mode="json"), "resumed_step": progress.step,
-        "steps_total": total_steps(config, loop.examples), "epochs": config.epochs,
-        "records_train": len(records),
+        "version": __version__, "code": loop.described["versions"]["code"], "mxnet": mx.__version__,
+        "python": platform.python_version(), "numpy": np.__version__, "host": socket.gethostname(),
+        "run": loop.run.name, "config": config.model_dump(mode="json"), "resumed_step": progress.step,
+        "resumed_samples": progress.samples, "examples": loop.examples, "steps_total": loop.steps_total,
+        "epochs": config.epochs, "records_train": len(records),
         "records_val": len(loop.validation_records) if loop.validation_records else 0,
         "devices": list(config.devices), "decode_threads_effective": loop.loader.threads,
         "decoder": loop.loader.decoder, "input_memory_mb": round(loop.loader.memory_bytes / 1e6),
@@ -158,5 +186,6 @@ def _start_fields(loop: Loop, records: RecordFile) -> dict:
     }
 
 
-def _report_stop(loop: Loop, reason: str) -> None:
-    loop.report("stop", reason=reason, step=loop.progress.step, samples=loop.progress.samples, **loop.times())
+def _report_stop(loop: Loop, reason: str, **fields) -> None:
+    progress = loop.progress
+    loop.report("stop", reason=reason, step=progress.step, samples=progress.samples, **loop.times(), **fields)

@@ -1,6 +1,7 @@
 """Top-1, top-5 and loss over a whole validation set, each record counted exactly once."""
 
 import time
+from collections.abc import Callable
 
 import numpy as np
 from mxnet import gluon, nd
@@ -28,26 +29,28 @@ class Validator:
         self._copy.initialize(ctx=contexts)
         self._copy.hybridize(static_alloc=True)
 
-    def validate(self, network, records: RecordFile, stop) -> dict | None:
-        """The fields of a `validation` event; None when `stop` was set before the end."""
+    def validate(self, network, records: RecordFile, stop: Callable[[], bool]) -> dict | None:
+        """The fields of a `validation` event; None when `stop()`, asked at each batch, was true before the end."""
         parameters = self._copy.collect_params()
         for name, array in current_values(network).items():
             parameters[name].set_data(array)
         return _validate(self._copy, records, self._config, self._contexts, stop)
 
 
-def _validate(network, records: RecordFile, config: Config, contexts: list, stop) -> dict | None:
+def _validate(network, records: RecordFile, config: Config, contexts: list, stop: Callable[[], bool]) -> dict | None:
     """Every forward pass has the training batch's shape (the last one is filled up and cut), so that a static network
     plans its memory once."""
     started = time.monotonic()
     tally = _Tally(config.num_classes, config.top_k)
     for batch in validation_batches(
         records, batch_size=config.batch_size, image_shape=config.image_shape, mean=config.mean, std=config.std,
-        threads=config.decode_threads,
+        threads=config.decode_threads, stop=stop,
     ):
-        if stop:
+        if stop():
             return None
         tally.add(_forward(network, batch.images, config.batch_size, contexts), first_label(batch.labels))
+    if tally.records < len(records):  # asked to stop while there was no data
+        return None
     return tally.result() | {"seconds": round(time.monotonic() - started, 3)}
 
 

@@ -38,7 +38,7 @@ def _learning_charts(history: History) -> list[dict]:
         _line(validated, "top-1", "blue", top1, "points"),
         _line(validated, "top-5", "orange", top5, "points"),
     ]
-    moments = marks(history, lambda event, step: history.epoch_at(step))
+    moments = marks(history, lambda event, step: history.epoch_at(step, event["t"]))
     axis = {"x_title": "Epoch", "marks": _but_checkpoints(moments)}
     return [
         _chart("loss", "Loss", "cross-entropy", loss, **axis | {"marks": moments}),

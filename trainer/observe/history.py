@@ -9,7 +9,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 # Where each kind is kept; others are passed over.
-_LISTS = {"start": "starts", "step": "steps", "validation": "validations", "checkpoint": "checkpoints", "stop": "stops"}
+_LISTS = {
+    "start": "starts", "step": "steps", "validation": "validations", "checkpoint": "checkpoints",
+    "checkpoint_failed": "failed_checkpoints", "interrupted": "interruptions", "stop": "stops",
+}  # fmt: skip
 _WITH_STEP = ("step", "validation", "checkpoint")
 
 
@@ -25,6 +28,9 @@ class History:
     superseded_steps: list[dict] = field(default_factory=list)
     checkpoints: list[dict] = field(default_factory=list)
     """All that were ever written."""
+    failed_checkpoints: list[dict] = field(default_factory=list)
+    interruptions: list[dict] = field(default_factory=list)
+    """Why trainings ended without a word, each told by the start after it."""
     stops: list[dict] = field(default_factory=list)
     bad_records: dict = field(default_factory=dict)
     """By key: the same record is met again each epoch."""
@@ -45,10 +51,18 @@ class History:
         """Steps with what was superseded, in the order of time."""
         return sorted(self.steps + self.superseded_steps, key=lambda event: event["t"])
 
-    def epoch_at(self, step: int) -> float | None:
-        """Epochs done after a step, by the last start's plan; None when it tells none."""
-        epochs, steps = self.start.get("epochs"), self.start.get("steps_total")
-        return step * epochs / steps if is_number(epochs) and is_number(steps) and steps else None
+    def epoch_at(self, step: int, t: float = float("inf")) -> float | None:
+        """Epochs done after a step that was made before t, by the images seen; None when its start does not tell.
+
+        Starts may differ in their batch size. Logs of version 0.1.0 have neither `examples` nor `resumed_samples`.
+        """
+        before = [start for start in self.starts if start["t"] <= t and resumed_step(start) <= step]
+        start = before[-1] if before else {}
+        examples, batch = start.get("examples", start.get("records_train")), start.get("batch_size")
+        if not (is_number(examples) and is_number(batch) and is_number(start.get("epochs")) and examples > 0):
+            return None
+        resumed = start.get("resumed_samples", resumed_step(start) * batch)
+        return min((resumed + (step - resumed_step(start)) * batch) / examples, start["epochs"])
 
 
 def read_history(events: Iterable[dict]) -> History:
@@ -79,6 +93,9 @@ def _is_usable(event: dict) -> bool:
 
 def _add(history: History, event: dict) -> None:
     kind = event["kind"]
+    if kind == "interrupted":  # told by the start after it: its time is not the end of anything
+        history.interruptions.append(event)
+        return
     if kind == "start":
         _supersede(history, event)
     elif history.ended is not None:
@@ -86,8 +103,8 @@ def _add(history: History, event: dict) -> None:
     history.ended = event["t"]
     if kind == "bad_record":
         history.bad_records[str(event.get("key"))] = event
-    else:
-        getattr(history, _LISTS[kind]).append(event)
+        return
+    getattr(history, _LISTS[kind]).append(event)
     if kind == "stop":
         history.stop = event
 

@@ -54,7 +54,7 @@ def _only_monitor(run: Run):
 def _wait_for_trainer(run: Run, start_seconds: float) -> bool:
     deadline = time.monotonic() + start_seconds
     while not _is_training(run):
-        if time.monotonic() >= deadline:
+        if time.monotonic() >= deadline or not run.directory.is_dir():
             return False
         time.sleep(_POLL_SECONDS)
     return True

@@ -11,6 +11,11 @@ from trainer.observe.summary import summarise
 from trainer.run import Run
 
 
+def summary_of(run: Run) -> dict:
+    """What report.json would hold now."""
+    return summarise(run, read_history(events.read(run.events)))
+
+
 def write_report(run: Run) -> dict:
     """Writes report.json and report.html and returns what report.json holds (see trainer.observe.summary).
 

@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime
 
-from trainer import lease
+from trainer import interruption, lease
 from trainer.observe.history import History, is_number
 from trainer.run import Run
 
@@ -10,6 +10,8 @@ _STATES = {
     "finished": "finished",
     "signal": "stopped",
     "request": "stopped",
+    "notice": "stopped",
+    "until_step": "stopped",
     "non_finite_loss": "failed",
     "error": "failed",
 }
@@ -24,12 +26,15 @@ def summarise(run: Run, history: History) -> dict:
     finished: whether it trained all its epochs. stop_reason: of the last start, None while running or when killed.
     top1, top5: accuracy in the last validation, 0-1. best_top1: the best of all validations in force.
     loss, validation_loss: the last ones.
-    images_per_second: images of all training steps / seconds spent training, validation and saving excluded; from
-        the last stop event, and while there is none from the steps: sum of images / sum of (images / their speed).
+    images_per_second: images of all training steps / seconds spent training, without validation and the last save;
+        from the last stop event, and while there is none from the steps: sum of images / sum of (images / their speed).
     epochs, steps: done. epochs_total, steps_total: planned. samples_seen: images trained on.
     wall_seconds: of all starts together, time between them excluded.
     started, ended: first and last event, ISO 8601 in UTC; ended is None while running.
-    resumes: starts after the first. checkpoints: written, all starts. bad_records: different records skipped.
+    resumes: starts after the first. checkpoints: written, all starts; checkpoints_failed: those that could not be.
+    interrupted_by: why the last of the trainings that ended without a word did, as a sentence; None when none did.
+    notice_to_durable_seconds: of the last stop on request, from the request to the checkpoint on disk.
+    bad_records: different records skipped.
     model: paths of the exported files, {} before the export.
     per_epoch: one entry a validation in force: step, epoch, top1, top5, loss, train_loss (mean since the one before).
     """
@@ -61,6 +66,9 @@ def summarise(run: Run, history: History) -> dict:
         "ended": None if state == "running" else _utc(history.ended),
         "resumes": max(len(history.starts) - 1, 0),
         "checkpoints": len(history.checkpoints),
+        "checkpoints_failed": len(history.failed_checkpoints),
+        "interrupted_by": _interrupted_by(run, history, state),
+        "notice_to_durable_seconds": stop.get("notice_to_durable_seconds"),
         "bad_records": len(history.bad_records),
         "model": _model_files(run),
         "per_epoch": _per_epoch(history),
@@ -73,6 +81,15 @@ def _state(run: Run, history: History) -> str:
     if lease.holder(run) is not None:
         return "running"
     return "interrupted" if history.starts else "not started"
+
+
+def _interrupted_by(run: Run, history: History, state: str) -> str | None:
+    """The newest one has not been told yet: that takes another start. A trainer on another machine may still live."""
+    untold = interruption.why(run, lease.last(run)) if state == "interrupted" else None
+    if untold and untold["reason"] == "host_lost" and (other := lease.elsewhere(run)):
+        return lease.words(other)
+    newest = untold or _last(history.interruptions)
+    return interruption.words(newest) if newest else None
 
 
 def _steps(history: History) -> int:

@@ -16,6 +16,8 @@ _REASONS = {
     "finished": "all epochs done",
     "signal": "a signal asked for it",
     "request": "somebody asked for it",
+    "notice": "the machine was about to be taken away",
+    "until_step": "the step that was asked for is done",
     "non_finite_loss": "the loss was not finite",
     "error": "an error",
 }

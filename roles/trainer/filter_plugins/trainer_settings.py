@@ -13,7 +13,15 @@ def trainer_settings(settings, options):
     given = {key: value for key, value in settings.items() if value is not None and value != ""}
     spec = {key: _type_of(options[PREFIX + key]) for key in given}
     typed = ArgumentSpecValidator(spec).validate(given).validated_parameters
-    return {key: typed[key] for key in given}
+    return {key: _number(typed[key]) if spec[key].get("type") == "raw" else typed[key] for key in given}
+
+
+def _number(value):
+    """Settings of type raw are a word or a number, and the command line knows text only."""
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        return value
 
 
 def _type_of(option):

@@ -10,6 +10,7 @@ import jinja2
 from markupsafe import Markup
 from plotly.offline import get_plotlyjs
 
+from trainer import interruption
 from trainer.observe import words
 from trainer.observe.charts import charts
 from trainer.observe.confusion import confusion
@@ -80,13 +81,21 @@ def _legend(chart: dict) -> list[dict]:
 
 
 def _story(history: History) -> list[dict]:
-    """Starts and stops in order, each with its step."""
-    moments = [(start["t"], "start", resumed_step(start), "") for start in history.starts]
+    """Starts and ends in order, each with its step."""
+    moments = [(start["t"], "start", resumed_step(start), _changes(start)) for start in history.starts]
+    moments += [
+        (event["t"], "interrupted before", event.get("step"), interruption.words(event))
+        for event in history.interruptions
+    ]
     moments += [(stop["t"], "stop", stop.get("step"), words.reason(stop.get("reason"))) for stop in history.stops]
     return [
         {"at": words.moment(seconds), "what": what, "step": step, "reason": reason}
         for seconds, what, step, reason in sorted(moments, key=lambda moment: moment[0])
     ]
+
+
+def _changes(start: dict) -> str:
+    return "; ".join(start.get("explained") or [])
 
 
 def _bad_records(history: History) -> list[dict]:
@@ -105,7 +114,7 @@ def _config(run: Run, history: History) -> dict[str, str]:
 def _versions(history: History) -> dict[str, str]:
     start = history.start
     known = {
-        "Kit": start.get("version"),
+        "Kit": start.get("code") or start.get("version"),
         "MXNet": start.get("mxnet"),
         "numpy": start.get("numpy"),
         "Python": start.get("python"),
