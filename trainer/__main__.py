@@ -9,6 +9,7 @@ import typer
 from trainer import __version__
 from trainer.commands import bench
 from trainer.commands.check import check
+from trainer.commands.doctor import doctor
 from trainer.commands.export import export
 from trainer.commands.monitor import monitor
 from trainer.commands.pack import pack
@@ -16,13 +17,14 @@ from trainer.commands.predict import predict
 from trainer.commands.report import report
 from trainer.commands.stop import stop
 from trainer.commands.train import train
+from trainer.commands.tune import tune
 from trainer.errors import DiskError, TrainerError
 
 app = typer.Typer(
     name="python -m trainer", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (pack, check, train, stop, predict, export, report, monitor):
+for command in (pack, check, train, stop, predict, export, report, monitor, doctor, tune):
     app.command()(command)
 app.add_typer(bench.app, name="bench")
 

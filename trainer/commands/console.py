@@ -112,11 +112,15 @@ def _data_wait(event: dict) -> str:
     return f"no data for {duration(event['seconds'])}: {event['path']} is slow to read, or its disk hangs"
 
 
+def _verdict(event: dict) -> str:
+    return f"doctor: {event['text']}. {event['advice']}"
+
+
 def _engine(event: dict) -> str:
     return event["limits"]
 
 
 _LINES = {
     "start": _start, "step": _step, "validation": _validation, "checkpoint": _checkpoint, "stop": _stop,
-    "bad_record": _bad_record, "data_wait": _data_wait, "engine": _engine,
+    "bad_record": _bad_record, "data_wait": _data_wait, "engine": _engine, "verdict": _verdict,
 }

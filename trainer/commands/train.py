@@ -16,6 +16,7 @@ from trainer.config import Config, build, load
 from trainer.errors import ConfigError, DiskError, TrainerError
 from trainer.observe import events
 from trainer.observe.monitor import spawn_monitor
+from trainer.observe.own_verdict import telling_verdict
 from trainer.observe.report import write_report
 from trainer.run import RUNS, Run
 from trainer.spot.stop import stop_on_signals
@@ -141,7 +142,7 @@ def _train_held(run: Run, config: Config, stop) -> None:
 
     try:
         with console_reporter() as show:
-            train_session(config, run, _both(log, show), stop)
+            train_session(config, run, telling_verdict(run, _both(log, show)), stop)
     except TrainerError:
         with suppress(DiskError):  # a full disk must not hide what happened
             write_report(run)
