@@ -52,7 +52,9 @@ def stop(t, number, reason="finished", **more):
 
 def sample(t, **more):
     return {
-        "t": t, "cpu": {"idle": 20.0, "iowait": 5.0, "user": 70.0, "system": 5.0, "cores": 2},
+        "t": t, "images_per_second": None, "data_wait_share": None, "step_seconds": None, "steps": None,
+        "decode_threads": None, "batch_size": None, "activity": "training",
+        "cpu": {"idle": 20.0, "iowait": 5.0, "user": 70.0, "system": 5.0, "cores": 2},
         "host_memory": {"available_mb": 8000, "swap_mb_s": 0.0}, "disk": {"read_mb_s": 12.5, "util": 30.0}, **more,
     }  # fmt: skip
 

@@ -29,6 +29,17 @@ def _key(must_be: str, default: Any = ..., **limits) -> Any:
     return Field(default, description=must_be, **limits)
 
 
+class Tuned(BaseModel):
+    """What `tune` measured with this batch size and these decode threads, in images/s."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    images_per_second: Annotated[Number, Field(gt=0)]
+    roof_images_per_second: Annotated[Number, Field(gt=0)] | None = None
+    largest_batch: Positive | None = None
+    sufficient_batch: Positive | None = None
+
+
 class Config(BaseModel):
     """Everything that a training run depends on. Paths are absolute once loaded; sizes count records or pixels."""
 
@@ -113,6 +124,11 @@ class Config(BaseModel):
     )
     checkpoint_mirror_mb_per_second: Number | None = _key(
         "the most MB to send to checkpoint_mirror a second, a number above 0 (left out: no limit)", None, gt=0
+    )
+
+    # Written by `tune`; training does not read it
+    tuning: Tuned | None = _key(
+        "a table of images_per_second, roof_images_per_second, largest_batch and sufficient_batch, each above 0", None
     )
 
     def to_toml(self) -> str:

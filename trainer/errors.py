@@ -45,3 +45,7 @@ class ConfigError(TrainerError):
     def __init__(self, *problems: str):
         super().__init__("\n".join(problems))
         self.problems = problems
+
+
+class TooLargeError(ConfigError):
+    """There is less memory than the batch size needs."""

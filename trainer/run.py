@@ -40,6 +40,11 @@ class Run:
         return self.directory / "LATEST"
 
     @property
+    def tuning(self) -> Path:
+        """What `tune` found for it."""
+        return self.directory / "tuning.json"
+
+    @property
     def lease(self) -> Path:
         return self.directory / "lease.json"
 

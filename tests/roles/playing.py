@@ -12,9 +12,9 @@ TOOLS = Path(sys.executable).parent
 
 
 def play_command(folder, *arguments):
-    """train.yml with runs and packed data in a folder of the test's own."""
+    """train.yml with runs and packed data in a folder of the test's own; nothing is tuned unless asked for."""
     places = ["-e", f"trainer_runs_directory={folder}/run", "-e", f"trainer_data_directory={folder}/data"]
-    return [TOOLS / "ansible-playbook", PROJECT / "train.yml", *places, *arguments]
+    return [TOOLS / "ansible-playbook", PROJECT / "train.yml", *places, "-e", "trainer_tune=none", *arguments]
 
 
 def environment(**more):

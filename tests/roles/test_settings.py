@@ -14,7 +14,7 @@ sys.path.insert(0, str(ROLES / "trainer" / "filter_plugins"))
 from trainer_settings import trainer_settings  # noqa: E402
 
 ROLE_NAMES = sorted(path.name for path in ROLES.iterdir())
-FROM_DATA = {"run_directory", "data_train", "data_val"}
+FROM_DATA = {"run_directory", "data_train", "data_val", "tuning"}
 
 
 def read(role, name):

@@ -1,5 +1,8 @@
 """The machine's load from two readings."""
 
+import ast
+import subprocess
+import sys
 from pathlib import Path
 
 import psutil
@@ -61,3 +64,17 @@ def test_partitions_and_virtual_disks_are_not_counted_again():
     virtual = {path.name for path in Path("/sys/block").iterdir() if not (path / "device").exists()}
     partitions = {path.parent.name for path in Path("/sys/block").glob("*/*/partition")}
     assert not set(host.read().disks) & (virtual | partitions)
+
+
+def test_only_the_processors_that_the_run_may_use_count():
+    """Half of a machine may idle while a run that is tied to the other half has no time left."""
+    code = (
+        "import os; os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})\n"
+        "from trainer.observe import host\n"
+        "before = host.read(); [None for _ in range(20_000_000)]\n"
+        "print(host.sample(before, host.read())['cpu'])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    cpu = ast.literal_eval(done.stdout)
+    assert cpu["cores"] == 1
+    assert cpu["idle"] < 20

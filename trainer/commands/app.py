@@ -7,6 +7,7 @@ import typer
 from trainer import __version__
 from trainer.commands import bench
 from trainer.commands.check import check
+from trainer.commands.doctor import doctor
 from trainer.commands.drill import drill
 from trainer.commands.export import export
 from trainer.commands.mirror import mirror
@@ -16,12 +17,13 @@ from trainer.commands.predict import predict
 from trainer.commands.report import report
 from trainer.commands.stop import stop
 from trainer.commands.train import train
+from trainer.commands.tune import tune
 
 app = typer.Typer(
     name="python -m trainer", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (pack, check, train, stop, drill, predict, export, report, monitor, mirror):
+for command in (pack, check, train, stop, drill, predict, export, report, monitor, mirror, doctor, tune):
     app.command()(command)
 app.add_typer(bench.app, name="bench")
 

@@ -162,6 +162,10 @@ def _mirror_wait(event: dict) -> str:
     )
 
 
+def _verdict(event: dict) -> str:
+    return f"doctor: {event['text']}. {event['advice']}"
+
+
 def _engine(event: dict) -> str:
     return event["limits"]
 
@@ -171,4 +175,5 @@ _LINES = {
     "checkpoint_failed": _checkpoint_failed, "export_failed": _export_failed, "stop": _stop,
     "bad_record": _bad_record, "data_wait": _data_wait, "engine": _engine, "interrupted": _interrupted,
     "mirror": _mirror, "mirror_wait": _mirror_wait, "notice": _notice, "rebalance": _rebalance, "imds": _imds,
+    "verdict": _verdict,
 }

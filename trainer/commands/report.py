@@ -45,6 +45,7 @@ def _headline(summary: dict) -> dict[str, str]:
         "epochs": words.number(summary["epochs"]),
         "steps": f"{words.number(summary['steps'])} of {words.number(summary['steps_total'])}",
         "wall time": words.duration(summary["wall_seconds"]),
+        **({"limit": summary["doctor"]["text"]} if summary.get("doctor") else {}),
     }
 
 

@@ -21,6 +21,7 @@ from trainer.errors import ConfigError, DiskError, TrainerError
 from trainer.files import write_whole
 from trainer.observe import events
 from trainer.observe.monitor import spawn_monitor
+from trainer.observe.own_verdict import telling_verdict
 from trainer.observe.report import summary_of, write_report
 from trainer.run import RUNS, Run
 from trainer.spot import imds, mirroring
@@ -171,7 +172,7 @@ def _train_held(run: Run, config: Config, stop, until_step: int | None, before: 
 
     try:
         with console_reporter() as show:
-            report = _both(log, show)
+            report = telling_verdict(run, _both(log, show))
             if interrupted := interruption.why(run, before):
                 report("interrupted", **interrupted)
             with (

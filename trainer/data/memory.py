@@ -4,7 +4,7 @@ from pathlib import Path
 
 import psutil
 
-from trainer.errors import ConfigError
+from trainer.errors import TooLargeError
 
 _MB = 1e6
 _GROUPS = Path("/sys/fs/cgroup")
@@ -18,10 +18,12 @@ def available_bytes() -> int:
 
 
 def check_memory(needed_bytes: int, what: str) -> None:
-    """ConfigError with both numbers when there is less than that."""
+    """TooLargeError with both numbers when there is less than that."""
     free = available_bytes()
     if needed_bytes > free:
-        raise ConfigError(f"{what} take {needed_bytes / _MB:,.0f} MB of memory, but {free / _MB:,.0f} MB are free")
+        raise TooLargeError(
+            f"{what} take {needed_bytes / _MB:,.0f} MB of memory, but {free / _MB:,.0f} MB are free"
+        )
 
 
 def _left_in_groups() -> list[int]:

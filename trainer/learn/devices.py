@@ -2,9 +2,14 @@
 
 import os
 import re
+import resource
+from contextlib import contextmanager
 
 from trainer.config import Config
-from trainer.errors import DeviceError
+from trainer.errors import DeviceError, TooLargeError
+
+# What MXNet, CUDA, cuDNN and the C++ library say of it.
+_SHORT_OF_MEMORY = ("out of memory", "cudamalloc", "alloc_failed", "bad_alloc", "failed to allocate")
 
 
 def set_environment(config: Config) -> None:
@@ -33,6 +38,33 @@ def contexts(config: Config) -> list:
             f"got {', '.join(missing)}"
         )
     return [mx.Context(kind, int(number)) for kind, number in named]
+
+
+def memory_of_devices(config: Config) -> tuple[float, float | None]:
+    """MB in use on the device with the least free, and MB that it has; on a CPU this process's most so far, and None.
+
+    What other processes use counts: it is not free either.
+    """
+    import mxnet as mx
+
+    if config.devices[0].startswith("cpu"):
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1000, None
+    readings = [mx.context.gpu_memory_info(context.device_id) for context in contexts(config)]
+    limit = min(total for _, total in readings)
+    return (limit - min(free for free, _ in readings)) / 1e6, limit / 1e6
+
+
+@contextmanager
+def telling_short_memory():
+    """TooLargeError in place of MXNet's own error when a device has no memory left."""
+    import mxnet as mx
+
+    try:
+        yield
+    except mx.MXNetError as error:
+        if any(words in str(error).lower() for words in _SHORT_OF_MEMORY):
+            raise TooLargeError(str(error).strip().splitlines()[-1]) from error
+        raise
 
 
 def _gpu_count() -> int:

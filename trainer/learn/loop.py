@@ -171,6 +171,7 @@ class Loop:
         if not self.reported:  # an epoch shorter than the reports' interval
             self._report_step()
         self.speed.pause()
+        self.report("validating", step=self.progress.step)
         self.validator = self.validator or Validator(self.config, self.stepper.contexts)
         result = self.validator.validate(self.stepper.network, self.validation_records, self._leave_validation)
         self.speed.resume()

@@ -1,7 +1,8 @@
 """The two halves of training alone: the input without a network, the network without input."""
 
 import time
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterator
 from contextlib import closing
 
 import mxnet as mx
@@ -9,12 +10,51 @@ import numpy as np
 
 from trainer.config import Config
 from trainer.data.batch import Batch
+from trainer.learn.loop import LOSS_LAG_STEPS
 from trainer.learn.schedule import peak_learning_rate
 from trainer.learn.session import make_stepper, open_checked, train_loader
 
 # The first steps plan memory, choose algorithms and fill queues.
 WARMUP_STEPS = 5
 MEASURE_SECONDS = 20.0
+STRETCH_SECONDS = 2.0
+
+
+def network_rates(config: Config) -> Iterator[float]:
+    """images/s of the network alone, one for each stretch of some seconds; endless."""
+    stepper, _ = make_stepper(config)
+    batch, rate = _synthetic_batch(config), _harmless_rate(config)
+    yield from _stretches(config.batch_size, lambda step: stepper.step(batch, step, rate))
+
+
+def input_rates(config: Config) -> Iterator[float]:
+    """images/s of the input alone, one for each stretch of some seconds; endless."""
+    records = open_checked(config.data_train, config)
+    with closing(records), closing(train_loader(records, config, report=None)) as loader:
+        batches = loader.at(0, 0)
+        with closing(batches):
+            yield from _stretches(config.batch_size, lambda _step: next(batches) and [])
+
+
+def _stretches(batch_size: int, run_step: Callable[[int], list]) -> Iterator[float]:
+    """run_step gives arrays to wait for; they are waited for some steps later, as training does."""
+    ahead: deque = deque()
+
+    def step(number: int) -> None:
+        ahead.append(run_step(number))
+        if len(ahead) > LOSS_LAG_STEPS:
+            for array in ahead.popleft():
+                array.wait_to_read()
+
+    number = 0
+    for number in range(WARMUP_STEPS):  # noqa: B007
+        step(number)
+    while True:
+        began, steps = time.monotonic(), 0
+        while time.monotonic() - began < STRETCH_SECONDS:
+            number, steps = number + 1, steps + 1
+            step(number)
+        yield steps * batch_size / (time.monotonic() - began)
 
 
 def input_alone(config: Config, say: Callable[[str], None]) -> dict:
@@ -30,7 +70,7 @@ def network_alone(config: Config, say: Callable[[str], None]) -> dict:
     """Trains on one batch of random images again and again; `images_per_second`, `steps`, `seconds`."""
     stepper, _ = make_stepper(config)
     batch = _synthetic_batch(config)
-    rate = peak_learning_rate(config) * 1e-3  # random labels must not make the weights explode
+    rate = _harmless_rate(config)
     return _measure(config, lambda step: stepper.step(batch, step, rate), mx.nd.waitall, say)
 
 
@@ -55,6 +95,11 @@ def _measure(config: Config, run_step: Callable, wait: Callable, say: Callable[[
         "images_per_second": round(steps * config.batch_size / seconds, 2), "steps": steps,
         "seconds": round(seconds, 3),
     }
+
+
+def _harmless_rate(config: Config) -> float:
+    """Random labels must not make the weights explode."""
+    return peak_learning_rate(config) * 1e-3
 
 
 def _synthetic_batch(config: Config) -> Batch:

@@ -87,6 +87,7 @@ RULES = {
     "imds_url": _FREE,
     "checkpoint_mirror": _FREE,
     "checkpoint_mirror_mb_per_second": _FREE,
+    "tuning": _FREE,
 }
 # A run that is finished may change these only: its result would be the same.
 ALWAYS_FREE = {key for key, rule in RULES.items() if rule is _FREE} | {"run_directory", "decode_threads"}

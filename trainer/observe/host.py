@@ -1,5 +1,6 @@
 """Load of the whole machine, from two readings of the system's counters. MB are 10^6 bytes; shares are 0-100."""
 
+import os
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,27 +25,36 @@ class Reading:
 
 def read() -> Reading:
     """The counters now. Raises what psutil raises when the system does not answer."""
-    cpu = psutil.cpu_times()
+    cpu = _cpu_times()
     swap = psutil.swap_memory()
     return Reading(
         seconds=time.monotonic(),
-        cpu_seconds={state: getattr(cpu, state, 0.0) for state in _CPU_STATES},
+        cpu_seconds={state: sum(getattr(times, state, 0.0) for times in cpu) for state in _CPU_STATES},
         available_bytes=psutil.virtual_memory().available,
         swapped_bytes=swap.sin + swap.sout,
         disks=_whole_disks(),
     )
 
 
+def _cpu_times() -> list:
+    """Of the processors that this process (and the trainer that started it) may use: others are no help to it."""
+    allowed = os.sched_getaffinity(0)
+    if len(allowed) == psutil.cpu_count():
+        return [psutil.cpu_times()]
+    return [times for number, times in enumerate(psutil.cpu_times(percpu=True)) if number in allowed]
+
+
 def sample(before: Reading, after: Reading) -> dict:
     """What the machine did between two readings, as samples.jsonl holds it.
 
-    cpu: `idle`, `iowait`, `user` (nice included) and `system` (interrupts included), shares of the time of all
-    cores together; what is missing to 100 is time that the hypervisor gave to others. `cores`: logical ones.
+    cpu: `idle`, `iowait`, `user` (nice included) and `system` (interrupts included), shares of the time of all cores
+    together that the run may use; what is missing to 100 is time that the hypervisor gave to others. `cores`: these,
+    logical ones.
     disk: `read_mb_s` of all disks together, `util`: the share of time that the busiest disk was busy.
     """
     seconds = max(after.seconds - before.seconds, 1e-3)
     return {
-        "cpu": {**_cpu_shares(before, after), "cores": psutil.cpu_count()},
+        "cpu": {**_cpu_shares(before, after), "cores": len(os.sched_getaffinity(0))},
         "host_memory": {
             "available_mb": round(after.available_bytes / MB),
             "swap_mb_s": _rate(before.swapped_bytes, after.swapped_bytes, seconds) / MB,

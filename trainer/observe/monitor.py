@@ -9,6 +9,8 @@ from contextlib import contextmanager
 from trainer import lease
 from trainer.observe import host
 from trainer.observe.events import JsonLines
+from trainer.observe.gpu import GpuReader, used_gpus
+from trainer.observe.training_state import TrainingState
 from trainer.run import PROJECT, Run
 
 TRAINER_START_SECONDS = 60.0
@@ -68,7 +70,8 @@ def _is_training(run: Run) -> bool:
 
 
 def _sample_while_training(run: Run, interval_seconds: float) -> int:
-    lines = JsonLines(run.samples)
+    lines, training = JsonLines(run.samples), TrainingState(run)
+    gpus = GpuReader(interval_seconds)
     before, written, missed = None, 0, 0
     due = time.monotonic()
     while _is_training(run):
@@ -76,12 +79,16 @@ def _sample_while_training(run: Run, interval_seconds: float) -> int:
         try:
             after = host.read()
             if before is not None:
-                lines.write(**host.sample(before, after), **({"missed": missed} if missed else {}))
+                lines.write(
+                    **training.sample(), **used_gpus(gpus.latest(), training.devices), **host.sample(before, after),
+                    **({"missed": missed} if missed else {}),
+                )
                 written += 1
             before = after
         except Exception:
             missed += 1
         due += interval_seconds
         time.sleep(max(due - time.monotonic(), 0))
+    gpus.close()
     lines.close()
     return written

@@ -34,6 +34,7 @@ def render(run: Run, history: History, samples: list[dict], summary: dict) -> st
     )
     environment.trim_blocks = environment.lstrip_blocks = True
     environment.filters |= {"percent": words.percent, "number": words.number, "duration": words.duration}
+    environment.filters["capitalize_first"] = lambda text: text[:1].upper() + text[1:]
     drawn, matrix = charts(history, samples), confusion(history)
     return environment.get_template("report.html").render(
         summary=summary,
