@@ -2,6 +2,7 @@
 """A virtual environment whose MXNet computes: proven by a product, not by an import."""
 
 import fcntl
+import glob
 import hashlib
 import json
 import os
@@ -20,8 +21,12 @@ options:
   python: {type: path, required: true, description: The interpreter to make it with.}
   packages: {type: list, elements: str, required: true, description: What to install.}
   constraints: {type: str, required: true, description: Text of a pip constraints file that pins them.}
+  wheels: {type: str, default: "", description: Text of a pip requirements file with hashes; installed first.}
+  libraries: {type: str, default: "", description: A shell pattern of directories for the dynamic loader to search.}
 author: The authors of this project
 """
+
+LOADER_FILE = "/etc/ld.so.conf.d/mxnet.conf"
 
 # np.bool: MXNet looks for the name that numpy 1.24 removed; older numpy still has it.
 PRODUCT = """
@@ -40,6 +45,8 @@ def main():
             "python": {"type": "path", "required": True},
             "packages": {"type": "list", "elements": "str", "required": True},
             "constraints": {"type": "str", "required": True},
+            "wheels": {"type": "str", "default": ""},
+            "libraries": {"type": "str", "default": ""},
         },
         supports_check_mode=True,
     )
@@ -108,11 +115,29 @@ def make(module):
         file.write(module.params["constraints"])
     python = in_environment(module, "bin/python")
     install = [python, "-m", "pip", "install", "--quiet", "--no-compile", "--disable-pip-version-check"]
+    if module.params["wheels"]:
+        wheels = in_environment(module, "wheels.txt")
+        with open(wheels, "w") as file:
+            file.write(module.params["wheels"])
+        only_these = ["--no-deps", "--require-hashes", "-r", wheels]
+        attempt(module, "install MXNet's wheel and its libraries", [*install, *only_these])
     attempt(module, "install MXNet", [*install, "-c", constraints, *module.params["packages"]])
+    if module.params["libraries"]:
+        search_libraries(module)
     attempt(module, "compute a product with MXNet", prove(python))
     # Written last: an environment without it is half made.
     with open(in_environment(module, ".complete"), "w") as file:
         file.write(digest(module))
+
+
+def search_libraries(module):
+    """Tells the dynamic loader itself: a service has no login shell that could set a path."""
+    folders = sorted(glob.glob(module.params["libraries"]))
+    if not folders:
+        module.fail_json(msg=f"Failed to find CUDA's libraries: {module.params['libraries']} must be there")
+    with open(LOADER_FILE, "w") as file:
+        file.write("".join(f"{folder}\n" for folder in folders))
+    attempt(module, "let the loader read its directories", ["ldconfig"])
 
 
 def in_environment(module, name):
@@ -124,7 +149,8 @@ def digest(module):
 
     Not the interpreter: another one that comes first in PATH is no reason to make it anew.
     """
-    made_from = [module.params[name] for name in ("path", "packages", "constraints")]
+    names = [name for name in ("path", "packages", "constraints", "wheels", "libraries") if module.params[name]]
+    made_from = [module.params[name] for name in names]
     return hashlib.sha256(json.dumps(made_from).encode()).hexdigest()
 
 

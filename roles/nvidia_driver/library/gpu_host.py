@@ -1,0 +1,73 @@
+#!/usr/bin/python
+"""Looks at a machine's GPUs and at the driver that it has. Changes nothing."""
+
+import glob
+import os
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.driver_choice import MODULES, PACKAGES, RefusedError, choose, gpu_ids, next_step
+
+DOCUMENTATION = """
+module: gpu_host
+short_description: Look at the GPUs and the driver that is there
+description: >-
+  Returns C(branch), C(packages), C(kernel) (the running one's release), C(step) (nothing, C(load) or C(reboot): what
+  makes the built driver the loaded one) and C(is_training). With C(built) the driver must be built.
+options:
+  gpus: {type: int, required: true, description: How many there must be.}
+  branch: {type: str, default: "", description: The branch that is wanted; empty for any.}
+  controller_id: {type: str, default: "", description: Machine id of the controller, which is no trainer.}
+  built: {type: bool, default: false, description: Whether the driver is installed by now.}
+author: The authors of this project
+"""
+
+
+def main():
+    module = AnsibleModule(
+        argument_spec={
+            "gpus": {"type": "int", "required": True}, "branch": {"type": "str", "default": ""},
+            "controller_id": {"type": "str", "default": ""}, "built": {"type": "bool", "default": False},
+        },
+        supports_check_mode=True,
+    )
+    here = read("/etc/machine-id")
+    if here and here == module.params["controller_id"].strip():
+        module.fail_json(msg="Failed to look for GPUs: this host is the machine that ansible-playbook runs on")
+    kernel = os.uname().release
+    try:
+        branch = choose(gpu_ids(pci_devices()), module.params["branch"], module.params["gpus"])
+        step = next_step(read("/sys/module/nvidia/version"), built(module, branch, kernel), has_nouveau()) \
+            if module.params["built"] else ""
+    except RefusedError as error:
+        module.fail_json(msg=f"Failed to give this machine a driver: {error}")
+    module.exit_json(
+        changed=False, branch=branch, packages=PACKAGES[branch], kernel=kernel, step=step,
+        is_training=module.run_command(["systemctl", "is-active", "--quiet", "trainer.service"])[0] == 0,
+    )
+
+
+def pci_devices():
+    for path in sorted(glob.glob("/sys/bus/pci/devices/*")):
+        yield tuple(read(f"{path}/{name}") for name in ("class", "vendor", "device"))
+
+
+def built(module, branch, kernel):
+    """The version of the module for that kernel; empty when there is none."""
+    code, out, _ = module.run_command(["modinfo", "-k", kernel, "-F", "version", MODULES[branch]])
+    return out.strip() if code == 0 else ""
+
+
+def has_nouveau():
+    return os.path.isdir("/sys/module/nouveau")
+
+
+def read(path):
+    try:
+        with open(path) as file:
+            return file.read().strip()
+    except OSError:
+        return ""
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,17 @@
+"""Whether a listen address is one that the internet cannot reach."""
+
+import ipaddress
+
+
+def is_private_address(text):
+    """True for a loopback, private or link-local address; False for any other, the wildcard and names."""
+    try:
+        address = ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    return address.is_private and not address.is_unspecified
+
+
+class TestModule:
+    def tests(self):
+        return {"prometheus_private_address": is_private_address}

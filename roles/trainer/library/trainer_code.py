@@ -1,0 +1,66 @@
+#!/usr/bin/python
+"""The trainer's package on the target: unpacked from one archive, replaced as a whole."""
+
+import base64
+import hashlib
+import io
+import os
+import shutil
+import tarfile
+
+from ansible.module_utils.basic import AnsibleModule
+
+DOCUMENTATION = """
+module: trainer_code
+short_description: Put a Python package on the target
+description: The package is replaced as a whole when its archive differs; what was built into the old one goes with it.
+options:
+  path: {type: path, required: true, description: The folder that holds the package.}
+  archive: {type: str, required: true, description: The package as a tar file in base64.}
+author: The authors of this project
+"""
+
+
+def main():
+    module = AnsibleModule(
+        # Not secret, but too long for any output.
+        argument_spec={
+            "path": {"type": "path", "required": True}, "archive": {"type": "str", "required": True, "no_log": True}
+        },
+        supports_check_mode=True,
+    )
+    path = module.params["path"]
+    archive = base64.b64decode(module.params["archive"])
+    digest = hashlib.sha256(archive).hexdigest()
+    changed = read(os.path.join(path, "digest")) != digest
+    if changed and not module.check_mode:
+        try:
+            replace(path, archive, digest)
+        except OSError as error:
+            module.fail_json(msg=f"Failed to put the trainer's code into {path}: {error}")
+    module.exit_json(changed=changed, digest=digest)
+
+
+def read(path):
+    try:
+        with open(path) as file:
+            return file.read()
+    except OSError:
+        return ""
+
+
+def replace(path, archive, digest):
+    part = path + ".part"
+    os.umask(0o022)  # whoever trains reads it
+    shutil.rmtree(part, ignore_errors=True)
+    os.makedirs(part, mode=0o755)
+    with tarfile.open(fileobj=io.BytesIO(archive)) as file:
+        file.extractall(part, filter="data") if hasattr(tarfile, "data_filter") else file.extractall(part)
+    with open(os.path.join(part, "digest"), "w") as file:
+        file.write(digest)
+    shutil.rmtree(path, ignore_errors=True)
+    os.rename(part, path)
+
+
+if __name__ == "__main__":
+    main()

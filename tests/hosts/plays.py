@@ -1,0 +1,61 @@
+"""Playing a role on a test host: as a user's playbook does, over ssh."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from host import Host
+from image import KEY
+
+PROJECT = Path(__file__).resolve().parents[2]
+_SSH = "-o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -o LogLevel=ERROR"
+
+
+@dataclass
+class Played:
+    """What a play did: its exit code, all that it printed, the recap's counts, the tasks that changed something."""
+
+    code: int
+    output: str
+
+    @property
+    def counts(self) -> dict[str, int]:
+        recap = self.output.rpartition("PLAY RECAP")[2]
+        return {name: int(value) for name, value in re.findall(r"(\w+)=(\d+)", recap)}
+
+    @property
+    def changed(self) -> list[str]:
+        blocks = re.split(r"^(?:TASK|RUNNING HANDLER) \[", self.output, flags=re.MULTILINE)[1:]
+        return [block.partition("]")[0] for block in blocks if re.search(r"^changed: ", block, flags=re.MULTILINE)]
+
+
+def play(host: Host, roles: list[str], variables: dict, *options: str, tasks: str = "[]", **more: str) -> Played:
+    """The roles with the variables on the host; `tasks` (YAML) come before them."""
+    folder = host.directory / "play"
+    folder.mkdir(exist_ok=True)
+    connection = {
+        "ansible_host": host.address, "ansible_user": "root", "ansible_ssh_private_key_file": str(KEY),
+        "ansible_ssh_common_args": _SSH, "ansible_python_interpreter": "/usr/bin/python3",
+    }
+    (folder / "hosts.json").write_text(json.dumps({"trainers": {"hosts": {host.name: connection}}}))
+    (folder / "variables.json").write_text(json.dumps(variables))
+    (folder / "play.yml").write_text(
+        "- hosts: trainers\n  gather_facts: false\n"
+        f"  pre_tasks: {tasks}\n  roles: {json.dumps(roles)}\n"
+    )
+    done = subprocess.run(
+        [Path(sys.executable).parent / "ansible-playbook", "-i", str(folder / "hosts.json"), str(folder / "play.yml"),
+         "-e", f"@{folder}/variables.json", *options],
+        cwd=PROJECT, env=_environment() | more, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=600,
+        check=False,
+    )
+    return Played(done.returncode, done.stdout + done.stderr)
+
+
+def _environment() -> dict[str, str]:
+    own = {"ANSIBLE_CONFIG": str(PROJECT / "ansible.cfg"), "LC_ALL": "C.UTF-8", "ANSIBLE_NOCOLOR": "1"}
+    return os.environ | own | {"ANSIBLE_ROLES_PATH": str(PROJECT / "roles")}

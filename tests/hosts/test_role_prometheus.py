@@ -1,0 +1,61 @@
+"""Roles node_exporter and prometheus on one real host: private addresses, nothing wrong lands, no restart is lost."""
+
+from host import wait
+from plays import play
+
+RULES = "groups: [{name: trainer, rules: [{record: 'up:count', expr: 'count(up)'}]}]\n"
+
+
+def configure(host, *options, **settings):
+    wanted = {
+        "node_exporter_address": host.address, "prometheus_scrape_interval_seconds": 1,
+        "prometheus_jobs": [{"job": "node", "targets": [f"{host.address}:9100"]}],
+    }
+    return play(host, ["node_exporter", "prometheus"], wanted | settings, *options)
+
+
+def value(host, query):
+    """What Prometheus answers, as text."""
+    url = f"http://127.0.0.1:9090/api/v1/query?query={query}"
+    script = f"import urllib.request as r; print(r.build_opener(r.ProxyHandler({{}})).open('{url}').read().decode())"
+    return host.run(f'python3 -c "{script}"', check=False).stdout
+
+
+def test_a_fresh_host_is_predicted(host):
+    done = configure(host, "--check")
+    assert done.code == 0, done.output
+    assert host.run("command -v prometheus prometheus-node-exporter", check=False).stdout == ""
+
+
+def test_numbers_flow_on_private_addresses_only(host, tmp_path):
+    (tmp_path / "trainer.yml").write_text(RULES)
+    done = configure(host, prometheus_rule_files=[str(tmp_path / "trainer.yml")])
+    assert done.code == 0, done.output
+    wait(lambda: '"1"' in value(host, "up%3Acount"), 60, "the first numbers")
+    listening = {line.split()[3] for line in host.read("ss -Hltn").splitlines()}
+    assert {address for address in listening if address.endswith((":9090", ":9100"))} == {
+        f"{host.address}:9100", "127.0.0.1:9090"}
+    for options in ([], ["--check"]):
+        again = configure(host, *options, prometheus_rule_files=[str(tmp_path / "trainer.yml")])
+        assert (again.code, again.changed) == (0, []), again.output
+
+
+def test_rules_that_are_wrong_do_not_land(host, tmp_path):
+    (tmp_path / "trainer.yml").write_text(RULES.replace("count(up)", "count("))
+    before = host.read("cat /etc/prometheus/rules/trainer.yml")
+    done = configure(host, prometheus_rule_files=[str(tmp_path / "trainer.yml")])
+    assert done.code != 0
+    assert host.read("cat /etc/prometheus/rules/trainer.yml") == before
+    assert host.read("systemctl is-active prometheus") == "active"
+
+
+def test_a_restart_that_a_dead_play_owed_is_made_up_for_and_a_reboot_changes_nothing(host):
+    host.run("touch /etc/prometheus/prometheus.yml /etc/default/prometheus-node-exporter")
+    done = configure(host)
+    restart = "Restart it when it started before its settings were written"
+    assert done.changed == [
+        f"node_exporter : {restart}", "prometheus : Remove them", f"prometheus : {restart}"], done.output
+    host.reboot()
+    wait(lambda: '"1"' in value(host, "up"), 60, "numbers after the reboot")
+    after = configure(host)
+    assert (after.code, after.changed) == (0, []), after.output
