@@ -21,7 +21,7 @@ SETTINGS = {
     "trainer_data_directory": "/data/sets", "trainer_runs_directory": "/data/run", "trainer_run_name": "squares",
     "trainer_data_train": "/data/train.rec", "trainer_data_val": "/data/val.rec", "trainer_num_classes": CLASSES,
     "trainer_image_shape": [3, 28, 28], "trainer_num_layers": 8, "trainer_batch_size": 16, "trainer_epochs": 100000,
-    "trainer_augmentation": "none", "trainer_decode_threads": 1, "trainer_checkpoint_interval_seconds": 30,
+    "trainer_augmentation": "none", "trainer_decode_threads": 1, "trainer_checkpoint_interval": 30,
     "trainer_watchdog_seconds": 20, "trainer_required_paths": ["/data/.data-volume.json"],
 }
 
@@ -94,8 +94,8 @@ def test_the_units_can_do_little_harm(host, name):
 
 
 def test_a_changed_configuration_drains_even_when_the_play_that_wrote_it_died(host):
-    host.run("sed -i 's/^\\(checkpoint_interval_seconds\\) = .*/\\1 = 40.0/' /etc/trainer/trainer.toml")
-    done = configure(host, trainer_checkpoint_interval_seconds=40)
+    host.run("sed -i 's/^\\(checkpoint_interval\\) = .*/\\1 = 40.0/' /etc/trainer/trainer.toml")
+    done = configure(host, trainer_checkpoint_interval=40)
     assert done.changed == [START], done.output
     assert [event["reason"] for event in events(host, "stop")] == ["signal"]
     first, second = events(host, "start")
@@ -105,7 +105,7 @@ def test_a_changed_configuration_drains_even_when_the_play_that_wrote_it_died(ho
 
 @pytest.mark.slow
 def test_a_trainer_that_is_killed_or_hangs_is_started_again(host):
-    assert configure(host, trainer_checkpoint_interval_seconds=40).code == 0
+    assert configure(host, trainer_checkpoint_interval=40).code == 0
     started = len(events(host, "start"))
     host.run("pkill -9 -u trainer -f 'trainer train'")
     wait_for_start(host, started + 1)
@@ -121,7 +121,7 @@ def test_it_trains_on_after_a_reboot(host):
     wait_for_start(host, started + 1)
     assert events(host, "stop")[-1]["reason"] == "signal"
     assert events(host, "start")[-1]["resumed_step"] == events(host, "stop")[-1]["step"]
-    after = configure(host, trainer_checkpoint_interval_seconds=40)
+    after = configure(host, trainer_checkpoint_interval=40)
     assert (after.code, after.changed) == (0, []), after.output
 
 
@@ -149,7 +149,7 @@ def test_a_finished_run_is_left_alone(host):
 
 
 def test_no_start_without_the_volume_and_nothing_is_written_in_its_place(host):
-    assert configure(host, trainer_checkpoint_interval_seconds=40).code == 0
+    assert configure(host, trainer_checkpoint_interval=40).code == 0
     host.run("systemctl stop trainer")
     assert unit(host, "Result") == "success"
     host.run("systemctl stop data-volume-warm-up; umount /data")

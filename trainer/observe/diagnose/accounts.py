@@ -80,7 +80,7 @@ def _saving(seen: Picture) -> list[Loss]:
     if share < LEAST_SHARE:
         return []
     text = f"writing checkpoints takes {100 * share:.0f} % of the time"
-    advice = "Write checkpoints less often (checkpoint_interval_seconds), or to a faster disk."
+    advice = "Write checkpoints less often (checkpoint_interval), or to a faster disk."
     return [Loss("checkpoint_bound", share, 0.6 + 0.35 * ramp(share, 0.05, 0.15), (text,), advice)]
 
 
