@@ -14,6 +14,7 @@ from trainer.config import build
 from trainer.errors import ConfigError, DataError, TooLargeError
 from trainer.learn.devices import telling_short_memory
 from trainer.run import Run
+from trainer.spot.practice import Practice, serving
 from trainer.tune import disk
 from trainer.tune.figures import DoesNotFitError, Effort, OutOfTimeError, Probe
 from trainer.tune.host_prober import HostProber, StoppedError
@@ -73,8 +74,15 @@ def tune_command(path, tmp_path, *more):
     return [sys.executable, "-m", "trainer", "tune", "--config", str(path), "--keep", str(tmp_path / "kept"), *more]
 
 
-def test_a_signal_ends_tuning_and_nothing_is_left(tiny_recipe, tmp_path):
-    path = write_config(tiny_recipe, tmp_path)
+@pytest.fixture
+def metadata():
+    with serving(Practice()) as practice:
+        yield practice
+
+
+@pytest.mark.parametrize("asked_by", ["a signal", "a notice"])
+def test_whoever_asks_ends_tuning_and_nothing_is_left(tiny_recipe, tmp_path, metadata, asked_by):
+    path = write_config(tiny_recipe | {"imds_url": metadata.url}, tmp_path)
     running = subprocess.Popen(
         tune_command(path, tmp_path, "--threads-only"), stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
@@ -83,7 +91,10 @@ def test_a_signal_ends_tuning_and_nothing_is_left(tiny_recipe, tmp_path):
     while not scratch.exists() and time.monotonic() < deadline:
         time.sleep(0.05)
     probes = psutil.Process(running.pid).children(recursive=True)
-    running.send_signal(signal.SIGTERM)
+    if asked_by == "a signal":
+        running.send_signal(signal.SIGTERM)
+    else:
+        metadata.give_notice()
     _, printed = running.communicate(timeout=60)
     assert running.returncode == 0
     assert "stopped: nothing was written" in printed

@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 
+from trainer.commands.console import describe
 from trainer.commands.tune_console import show_tuning, tuning_progress
 from trainer.config import Config, load
 from trainer.data.records import open_records
@@ -17,6 +18,7 @@ from trainer.errors import ConfigError
 from trainer.files import write_whole
 from trainer.observe import events
 from trainer.run import PROJECT, Run
+from trainer.spot import imds
 from trainer.spot.stop import stop_on_signals
 from trainer.tune import conditions, kept
 from trainer.tune.host import beginning, this_host
@@ -125,16 +127,17 @@ def _measure(
     was_there = run.directory.exists()
     prober = HostProber(config, budget_seconds, lambda: bool(stop), run.directory / ".tuning")
     try:
-        with closing(open_records(config.data_train)) as records:
-            examples = min(len(records), config.num_examples or len(records))
-        warnings = conditions.warnings(config.data_train)
-        for warning in warnings.values():
-            print(f"warning: {warning}", file=sys.stderr, flush=True)
-        with tuning_progress(prober, budget_seconds) as told:
-            if threads_only:
-                found = tune_threads(beginning(config), prober, told)
-            else:
-                found = search(this_host(config, prober, reserve, examples), prober, batch, told)
+        with imds.watching(config.imds_url, stop, _say):
+            with closing(open_records(config.data_train)) as records:
+                examples = min(len(records), config.num_examples or len(records))
+            warnings = conditions.warnings(config.data_train)
+            for warning in warnings.values():
+                print(f"warning: {warning}", file=sys.stderr, flush=True)
+            with tuning_progress(prober, budget_seconds) as told:
+                if threads_only:
+                    found = tune_threads(beginning(config), prober, told)
+                else:
+                    found = search(this_host(config, prober, reserve, examples), prober, batch, told)
     except StoppedError:
         return None
     finally:
@@ -146,3 +149,9 @@ def _measure(
         "config": tuned_config(config, found), "seconds": round(time.monotonic() - began, 1),
         "warnings": warnings, "kept": False, "host": kept.host_kind(),
     }  # fmt: skip
+
+
+def _say(kind: str, **fields) -> None:
+    """What the watch for notices reports."""
+    if line := describe({"kind": kind, **fields}):
+        print(line, file=sys.stderr, flush=True)
