@@ -137,6 +137,10 @@ def in_part(second, gpu):
     return 50 + (13 * second + 7 * gpu) % 40
 
 
+def noisily_busy(second, gpu):
+    return 100 - (37 * second + 11 * gpu) % 30
+
+
 IN_PART = {"gpus": lambda second: [{"util": in_part(second, gpu), "power_w": 110} for gpu in range(16)]}
 
 
@@ -263,6 +267,9 @@ SCRIPTS = {
     ),
     "all hot from the start, clocks jump": ("thermal_throttle", all_hot),
     "all hot from the start, clocks jump, no roof": ("thermal_throttle", lambda: without(all_hot(), ROOF)),
+    "all hot, and nobody says what heat does": (
+        "thermal_throttle", lambda: change(all_hot(), lambda _, row: [entry.pop("throttle") for entry in row["gpus"]])
+    ),
     "clocks fall with heat": (
         "thermal_throttle",
         lambda: change(
@@ -358,6 +365,8 @@ SCRIPTS = {
     "in the first validation, the old speed is told": (
         "device_bound", lambda: change(healthy(), of_run(steps=1030, **IN_PART), begin=30)
     ),
+    "hung, utilisation noisy": ("hung", lambda: pausing(healthy(), 20, 60, noisily_busy)),
+    "hung, one GPU of two idle": ("hung", lambda: pausing(healthy(gpus=2), 20, 60, lambda _, gpu: 100 * gpu)),
     "in an endless validation": ("hung", lambda: pausing(healthy(seconds=700), 30, 700, in_part)),
     "two validations in which GPUs are busy": (
         "device_bound",
@@ -543,9 +552,16 @@ def test_heat_is_told_of_where_others_take_all_that_is_lost():
     assert list(costs(rows)) == ["input_bound_decode", "thermal_throttle"]
 
 
+def test_threads_are_less_sure_where_the_disk_is_not_known():
+    rows = change(starved(threads=32, idle=60), of_run(disk={"read_mb_s": 128}))
+    found = diagnose(rows).ranked[0]
+    assert (found.verdict, found.confidence < 0.8) == ("input_bound_decode", True)
+
+
 def test_a_hang_in_all_samples_is_as_sure_as_one_that_was_seen_to_begin():
     rows = change(healthy(), of_run(steps=5000, images_per_second=0, **BUSY))
     assert diagnose(rows).ranked[0].confidence > 0.85
+    assert "images/s" not in " ".join(diagnose(pausing(healthy(), 20, 60, 100)).to_json()["evidence"])
     not_begun = change(healthy(), of_run(steps=0, images_per_second=0, **BUSY))
     assert diagnose(not_begun).ranked[0].confidence < 0.7  # the first step may take minutes
 

@@ -89,7 +89,8 @@ def diagnose(samples: Sequence[dict]) -> Diagnosis:
     seen = picture(seen_window)
     found = standstill(seen, seen_window) or losses(seen)
     roof, estimated = _roof(seen, found, bool(seen_window.standstill))
-    ranked = [_finding(loss, seen, roof) for loss in found] or [_without_losses(seen, roof)]
+    attained = () if seen.attained is None or seen_window.standstill else (_attained_line(seen),)
+    ranked = [_finding(loss, seen, roof, attained) for loss in found] or [_without_losses(seen, roof)]
     ranked.sort(key=lambda finding: -finding.cost_images_per_second)
     return Diagnosis(
         ranked=tuple(ranked),
@@ -113,8 +114,7 @@ def _roof(seen: Picture, found: list[Loss], stands_still: bool) -> tuple[float |
     return (speed / (1 - total) if found and total < 1 else None), True
 
 
-def _finding(loss: Loss, seen: Picture, roof: float | None) -> Finding:
-    attained = (_attained_line(seen),) if seen.attained is not None else ()
+def _finding(loss: Loss, seen: Picture, roof: float | None, attained: tuple[str, ...]) -> Finding:
     return Finding(
         loss.verdict, round(loss.share * (roof or 0.0), 1), _confidence(loss.strength, seen),
         (*loss.evidence, *attained), loss.advice,

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from trainer.observe.diagnose.device import (
+    heat_by_elimination,
     hot_devices,
     lost_devices,
     one_slow_device,
@@ -169,9 +170,12 @@ def _shared_out(unsized: list[Loss], rest: float) -> list[Loss]:
 
 
 def _by_elimination(seen: Picture, rest: float) -> list[Loss]:
-    """Devices that have data, are many and work below the roof: what is left is that they wait for each other."""
-    if rest < UNEXPLAINED or not seen.images_per_second or not _may_wait_for_each_other(seen):
+    """Devices that have data and are below the roof: heat, if they are hot; else, if many, they wait for each other."""
+    if rest < UNEXPLAINED or not seen.images_per_second:
         return []
+    heat = heat_by_elimination(seen, rest)
+    if heat or not _may_wait_for_each_other(seen):
+        return heat
     text = f"nothing else explains {100 * rest:.0f} % of the roof; the devices have data and enough work each"
     return [Loss("sync_bound", rest, 0.4, (text,), _ELIMINATION_ADVICE)]
 

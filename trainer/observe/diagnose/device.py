@@ -49,11 +49,23 @@ def hot_devices(seen: Picture) -> tuple[list[Loss], tuple[str, ...]]:
     open_ended = share is None or share < LEAST_SHARE / 2
     share = THERMAL_GUESS if open_ended else share
     strength = (0.95 if told else 0.6) * (0.85 if open_ended else 1)
-    advice = (
-        "Cool the GPUs: look at fans and air flow (nvidia-smi -q -d TEMPERATURE,PERFORMANCE); on a rented machine, "
-        "replace it. Until then the slowest GPU sets the pace of all."
-    )
-    return [Loss("thermal_throttle", share, strength, (_hot_text(found, seen.gpus),), advice, open=open_ended)], names
+    text = _hot_text(found, seen.gpus)
+    return [Loss("thermal_throttle", share, strength, (text,), _HEAT_ADVICE, open=open_ended)], names
+
+
+_HEAT_ADVICE = (
+    "Cool the GPUs: look at fans and air flow (nvidia-smi -q -d TEMPERATURE,PERFORMANCE); on a rented machine, replace "
+    "it. Until then the slowest GPU sets the pace of all."
+)
+
+
+def heat_by_elimination(seen: Picture, share: float) -> list[Loss]:
+    """Hot devices of which nobody says whether heat holds them down, when nothing else explains what they lose."""
+    found = [gpu for gpu in seen.gpus.each if not gpu.throttle_known and (gpu.mean("temperature") or 0) >= HOT_CELSIUS]
+    if not found:
+        return []
+    text = f"nothing else explains {100 * share:.0f} % of the roof, and heat may: {_hot_text(found, seen.gpus)}"
+    return [Loss("thermal_throttle", share, 0.45, (text,), _HEAT_ADVICE)]
 
 
 def _hot_and_slow(gpu: Gpu, gpus: Gpus) -> bool:

@@ -37,8 +37,9 @@ def set_apart(samples: Sequence[dict], moments: Sequence[float], least_seconds: 
 
 
 def gets_new_work(samples: Sequence[dict]) -> bool:
-    """Whether a device is busy for a part of the time only: then somebody feeds it."""
-    return any(IDLE < util < PINNED for util in _utils(samples))
+    """Whether most devices are busy for a part of the time only: then somebody feeds them."""
+    utils = _utils(samples)
+    return 2 * sum(IDLE < util < PINNED for util in utils) > len(utils)
 
 
 def _pauses(samples: Sequence[dict], moments: Sequence[float], least_seconds: float) -> list[slice]:

@@ -44,9 +44,9 @@ def _hung(still: Picture, samples: Window, share: float) -> Loss:
         )
     power = mean_of([gpu.mean("power") for gpu in still.gpus.each])
     lines += [f"{power:.0f} W a GPU"] if power is not None else []
-    reported = mean_of(numbers(samples.standstill, "images_per_second"))
-    if reported:
-        lines.append(f"the {reported:,.0f} images/s that are reported are old: the count of steps stands still")
+    reported = [speed for speed in numbers(samples.standstill, "images_per_second") if speed is not None]
+    if reported and reported[-1]:
+        lines.append(f"the {reported[-1]:,.0f} images/s that are reported are old: the count of steps stands still")
     strength = 0.55 + 0.25 * ramp(samples.standstill_seconds, 10, 30) + 0.15 * bool(steps) + 0.05 * ((util or 0) > 90)
     if not begun(samples.all):
         strength *= NOT_BEGUN
