@@ -119,14 +119,39 @@ def held_down(second, row):
     row["images_per_second"] *= 0.6
 
 
+def all_hot():
+    """As drivers report it: no reading is spared, and the clock goes up and down a little."""
+    jumping = of_gpus(throttle="thermal", temperature_c=87, sm_clock_mhz=lambda second, gpu: 562 + 13 * (second % 4))
+    return change(healthy(slowdown=0.33, noise=0.02), jumping)
+
+
+def pausing(rows, begin, end, util):
+    """No step in rows `begin` to `end`; the steps are done later."""
+    still = {"images_per_second": 0, "steps": rows[begin]["steps"]}
+    change(rows[:end], of_run(**still), begin)
+    change(rows[:end], of_gpus(util=util), begin)
+    return rows
+
+
+def in_part(second, gpu):
+    return 50 + (13 * second + 7 * gpu) % 40
+
+
+def noisily_busy(second, gpu):
+    return 100 - (37 * second + 11 * gpu) % 30
+
+
+IN_PART = {"gpus": lambda second: [{"util": in_part(second, gpu), "power_w": 110} for gpu in range(16)]}
+
+
 def later(rows, seconds, steps):
     return [row | {"t": row["t"] + seconds, "steps": row["steps"] + steps} for row in rows]
 
 
-def warming_up(rows, seconds=6):
+def warming_up(rows, seconds=6, speed=None):
     def alter(second, row):
         if second < seconds:
-            row |= {"images_per_second": 20 + 30 * second, "data_wait_share": 0.9}
+            row |= {"images_per_second": speed or 20 + 30 * second, "data_wait_share": 0.9}
             of_gpus(util=5)(second, row)
 
     return change(rows, alter)
@@ -222,6 +247,11 @@ SCRIPTS = {
     "low memory without swapping": (
         "device_bound", lambda: healthy(more={"host_memory": {"available_mb": 900, "swap_mb_s": 0}})
     ),
+    "busy devices, and nothing else known of them": (
+        "unknown",
+        lambda: [{"t": s, "images_per_second": 700, "steps": s, "gpus": [{"util": 100}] * 16} for s in range(60)],
+    ),
+    "busy devices, neither roof nor wait known": ("unknown", lambda: without(healthy(), ROOF, "data_wait_share")),
     "at the power limit": ("device_bound", lambda: change(healthy(), of_gpus(throttle="power", power_w=149))),
     # Batch.
     "8 images a device, no roof": (
@@ -234,6 +264,11 @@ SCRIPTS = {
     "one hot device": ("thermal_throttle", lambda: change(healthy(), held_down)),
     "one hot device, others wait": (
         "thermal_throttle", lambda: change(change(healthy(), held_down), of_run(sync_wait_share=0.35))
+    ),
+    "all hot from the start, clocks jump": ("thermal_throttle", all_hot),
+    "all hot from the start, clocks jump, no roof": ("thermal_throttle", lambda: without(all_hot(), ROOF)),
+    "all hot, and nobody says what heat does": (
+        "thermal_throttle", lambda: change(all_hot(), lambda _, row: [entry.pop("throttle") for entry in row["gpus"]])
     ),
     "clocks fall with heat": (
         "thermal_throttle",
@@ -326,6 +361,22 @@ SCRIPTS = {
             lambda second, row: row.update(images_per_second=0) if second % 40 > 27 else None,
         ),
     ),
+    "in the first validation, which nobody names": ("device_bound", lambda: pausing(healthy(), 30, 60, in_part)),
+    "in the first validation, the old speed is told": (
+        "device_bound", lambda: change(healthy(), of_run(steps=1030, **IN_PART), begin=30)
+    ),
+    "hung, utilisation noisy": ("hung", lambda: pausing(healthy(), 20, 60, noisily_busy)),
+    "hung, one GPU of two idle": ("hung", lambda: pausing(healthy(gpus=2), 20, 60, lambda _, gpu: 100 * gpu)),
+    "in an endless validation": ("hung", lambda: pausing(healthy(seconds=700), 30, 700, in_part)),
+    "two validations in which GPUs are busy": (
+        "device_bound",
+        lambda: pausing(pausing(healthy(seconds=120), 30, 50, in_part), 80, 100, 99),
+    ),
+    "one idle pause": ("device_bound", lambda: pausing(healthy(seconds=90), 40, 60, 0)),
+    "idle pauses that return": (
+        "checkpoint_bound",
+        lambda: pausing(pausing(healthy(seconds=120), 30, 45, 0), 75, 90, 0),
+    ),
     "the disk delivers nothing": (
         "input_bound_disk",
         lambda: change(
@@ -335,6 +386,10 @@ SCRIPTS = {
     ),
     # Which samples count.
     "slow first seconds": ("device_bound", lambda: warming_up(healthy())),
+    "slow for most of the time": ("device_bound", lambda: warming_up(healthy(seconds=60), 36, speed=100)),
+    "no step in the first seconds": (
+        "unknown", lambda: change(healthy(seconds=20), of_run(steps=0, images_per_second=0, step_seconds=None))
+    ),
     "slow first seconds of few": ("device_bound", lambda: warming_up(healthy(seconds=14))),
     "slow until the setting changed": (
         "device_bound", lambda: [*starved(), *later(healthy(seconds=20), 60, 1000)]
@@ -490,6 +545,31 @@ def test_odd_values_are_survived(rows):
     assert found["verdict"] == found["ranked"][0]["verdict"]
     assert all(0 < item["confidence"] <= 1 and item["cost_images_per_second"] >= 0 for item in found["ranked"])
     assert found["advice"]
+
+
+def test_heat_is_told_of_where_others_take_all_that_is_lost():
+    rows = change(starved(), of_gpus(throttle="thermal", temperature_c=88, sm_clock_mhz=600))
+    assert list(costs(rows)) == ["input_bound_decode", "thermal_throttle"]
+
+
+def test_threads_are_less_sure_where_the_disk_is_not_known():
+    rows = change(starved(threads=32, idle=60), of_run(disk={"read_mb_s": 128}))
+    found = diagnose(rows).ranked[0]
+    assert (found.verdict, found.confidence < 0.8) == ("input_bound_decode", True)
+
+
+def test_a_hang_in_all_samples_is_as_sure_as_one_that_was_seen_to_begin():
+    rows = change(healthy(), of_run(steps=5000, images_per_second=0, **BUSY))
+    assert diagnose(rows).ranked[0].confidence > 0.85
+    assert "images/s" not in " ".join(diagnose(pausing(healthy(), 20, 60, 100)).to_json()["evidence"])
+    not_begun = change(healthy(), of_run(steps=0, images_per_second=0, **BUSY))
+    assert diagnose(not_begun).ranked[0].confidence < 0.7  # the first step may take minutes
+
+
+def test_at_a_roof_that_nobody_knows_the_next_step_is_to_measure_it():
+    found = diagnose(without(healthy(), ROOF))
+    assert found.verdict == "device_bound"
+    assert "tune" in found.ranked[0].advice
 
 
 def test_ranked_by_cost():

@@ -76,6 +76,14 @@ def test_an_empty_file_is_unknown(tmp_path):
     assert "no samples" in told["evidence"]
 
 
+@pytest.mark.parametrize("content", [b"nvidia-smi\n\xff\n", b'[{"t": 1}, {"t": 2}]', b"\n\n"])
+def test_a_file_of_something_else_is_refused(tmp_path, content):
+    (tmp_path / "s.jsonl").write_bytes(content)
+    done = doctor("--samples", tmp_path / "s.jsonl", "--json")
+    assert (done.returncode, done.stdout) == (66, "")
+    assert "--samples must hold one JSON object a line" in done.stderr
+
+
 def test_a_run_that_is_over_is_judged_by_its_last_samples(tmp_path):
     run = write_run(tmp_path / "r", samples=healthy(seconds=40))
     done = doctor("--run", run.directory, "--json")

@@ -55,14 +55,18 @@ def doctor(
 
 
 def _read_file(path: Path) -> list[dict]:
+    """The samples of a file; an empty one has none. DataError when it is no file of samples."""
+    if not path.exists():
+        raise DataError(f"--samples must be a file, got {path}, which does not exist")
     try:
-        return list(read(path)) if path.exists() else _not_there(path)
+        samples = list(read(path))
+        with open(path, "rb") as file:
+            first = file.readline()
     except OSError as error:
         raise DataError(f"--samples must be a readable file, got {path}: {error.strerror}") from error
-
-
-def _not_there(path: Path) -> list[dict]:
-    raise DataError(f"--samples must be a file, got {path}, which does not exist")
+    if not samples and first and not first.startswith(b"{"):  # a half-written line is a file that has just begun
+        raise DataError(f"--samples must hold one JSON object a line (docs/samples.md), got {path}, which has none")
+    return samples
 
 
 def _of_run(run: Run, live: bool, prove: bool) -> Diagnosis:

@@ -23,7 +23,6 @@ MOST_CERTAIN = 0.95
 ENOUGH_SAMPLES = 10
 # Busy devices, in %: kernels leave short pauses between them.
 DEVICE_BUSY = 85.0
-SURELY_BUSY = 92.0
 # Busy devices that have data and train this part of their roof are at it: a roof is measured without validation,
 # checkpoints and the report, and on synthetic data.
 NEAR_THE_ROOF = 0.85
@@ -90,7 +89,8 @@ def diagnose(samples: Sequence[dict]) -> Diagnosis:
     seen = picture(seen_window)
     found = standstill(seen, seen_window) or losses(seen)
     roof, estimated = _roof(seen, found, bool(seen_window.standstill))
-    ranked = [_finding(loss, seen, roof) for loss in found] or [_without_losses(seen, roof)]
+    attained = () if seen.attained is None or seen_window.standstill else (_attained_line(seen),)
+    ranked = [_finding(loss, seen, roof, attained) for loss in found] or [_without_losses(seen, roof)]
     ranked.sort(key=lambda finding: -finding.cost_images_per_second)
     return Diagnosis(
         ranked=tuple(ranked),
@@ -114,8 +114,7 @@ def _roof(seen: Picture, found: list[Loss], stands_still: bool) -> tuple[float |
     return (speed / (1 - total) if found and total < 1 else None), True
 
 
-def _finding(loss: Loss, seen: Picture, roof: float | None) -> Finding:
-    attained = (_attained_line(seen),) if seen.attained is not None else ()
+def _finding(loss: Loss, seen: Picture, roof: float | None, attained: tuple[str, ...]) -> Finding:
     return Finding(
         loss.verdict, round(loss.share * (roof or 0.0), 1), _confidence(loss.strength, seen),
         (*loss.evidence, *attained), loss.advice,
@@ -133,6 +132,8 @@ def _without_losses(seen: Picture, roof: float | None) -> Finding:
     if not strength:
         return _unknown(seen, roof)
     advice = "Nothing to gain by settings: the devices are the limit. Faster or more devices, or lower precision, help."
+    if seen.attained is None:
+        advice = "The devices seem to be the limit. `python -m trainer tune`, or `doctor --prove`, measures their roof."
     if seen.gpus.power_capped:
         lines.append(f"GPU {', '.join(seen.gpus.power_capped)} runs at its power limit")
         advice += " GPUs at their power limit run faster with a higher one (nvidia-smi -q -d POWER)."
@@ -150,8 +151,8 @@ def _at_the_roof(seen: Picture) -> tuple[float, list[str]]:
         lines.append(_attained_line(seen))
         return _strength_below_a_roof(seen, fed, busy), lines
     if fed and (busy or _trains_on_processors(seen)):
-        return 0.7, lines
-    return (0.5 if fed is None and busy and seen.gpus.util >= SURELY_BUSY else 0.0), lines
+        return 0.7, [*lines, "no roof is known to hold the speed against"]
+    return 0.0, []
 
 
 def _strength_below_a_roof(seen: Picture, fed: bool | None, busy: bool | None) -> float:

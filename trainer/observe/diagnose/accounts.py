@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from trainer.observe.diagnose.device import (
+    heat_by_elimination,
     hot_devices,
     lost_devices,
     one_slow_device,
@@ -27,6 +28,8 @@ CERTAIN_WAIT = 0.15
 # Less than this part of the roof can be missing for no reason at all: the roof was measured without validation,
 # checkpoints, the report, and on synthetic data.
 UNEXPLAINED = 0.15
+# Devices that heat holds down are told of however little it costs, and cost at least this.
+LEAST_HEAT = 0.02
 
 
 def losses(seen: Picture) -> list[Loss]:
@@ -37,7 +40,7 @@ def losses(seen: Picture) -> list[Loss]:
 
 def _least(loss: Loss) -> float:
     """A fault of the hardware is worth a word however little it costs."""
-    return {"device_lost": 0.0, "thermal_throttle": 0.02}.get(loss.verdict, LEAST_SHARE)
+    return {"device_lost": 0.0, "thermal_throttle": LEAST_HEAT}.get(loss.verdict, LEAST_SHARE)
 
 
 def _seen(seen: Picture) -> list[Loss]:
@@ -76,12 +79,16 @@ def _held_up(share: float, computing: float, sync_wait: float | None) -> float:
 
 
 def _saving(seen: Picture) -> list[Loss]:
-    share = seen.checkpoint or 0.0
+    told = seen.checkpoint is not None
+    share = seen.checkpoint if told else seen.idle_pauses
     if share < LEAST_SHARE:
         return []
     text = f"writing checkpoints takes {100 * share:.0f} % of the time"
+    if not told:
+        text = f"{100 * share:.0f} % of the time are pauses without a step, in which the devices idle and have data"
     advice = "Write checkpoints less often (checkpoint_interval), or to a faster disk."
-    return [Loss("checkpoint_bound", share, 0.6 + 0.35 * ramp(share, 0.05, 0.15), (text,), advice)]
+    strength = 0.6 + 0.35 * ramp(share, 0.05, 0.15) if told else 0.5
+    return [Loss("checkpoint_bound", share, strength, (text,), advice)]
 
 
 def _memory(seen: Picture, waiting: float) -> tuple[list[Loss], float]:
@@ -117,14 +124,17 @@ def _settled(seen: Picture, found: list[Loss]) -> list[Loss]:
     lost = 1 - seen.attained
     if seen.attained >= AT_THE_ROOF:
         return _at_the_roof(seen, found, lost)
-    if total >= lost:
-        return [replace(loss, share=loss.share * lost / total) for loss in sized]
     rest = lost - total
     if rest >= LEAST_SHARE and unsized:
         return [*sized, *_shared_out(unsized, rest)]
-    if total >= lost / 4 and total >= LEAST_SHARE:
-        return [replace(loss, share=loss.share * lost / total) for loss in sized]
-    return [*sized, *_by_elimination(seen, rest)]
+    if rest <= 0 or (total >= lost / 4 and total >= LEAST_SHARE):
+        return [*(replace(loss, share=loss.share * lost / total) for loss in sized), *_faults(unsized)]
+    return [*sized, *_faults(unsized), *_by_elimination(seen, rest)]
+
+
+def _faults(unsized: list[Loss]) -> list[Loss]:
+    """Heat is told of even where others take all that is lost."""
+    return [replace(loss, share=LEAST_HEAT) for loss in unsized if loss.verdict == "thermal_throttle"]
 
 
 def _guessed(unsized: list[Loss], computing: float) -> list[Loss]:
@@ -140,7 +150,7 @@ def _within_all_time(found: list[Loss]) -> list[Loss]:
 def _at_the_roof(seen: Picture, found: list[Loss], lost: float) -> list[Loss]:
     """Only what is certain by itself still counts: lost and hot devices, and waiting that training measured."""
     certain = [loss for loss in found if loss.verdict == "device_lost"]
-    certain += [replace(loss, share=max(lost, 0.02)) for loss in found if loss.verdict == "thermal_throttle"]
+    certain += [replace(loss, share=max(lost, LEAST_HEAT)) for loss in found if loss.verdict == "thermal_throttle"]
     measured = {
         "input": seen.data_wait or 0.0, "sync_bound": seen.sync_wait or 0.0, "checkpoint_bound": seen.checkpoint or 0.0
     }  # fmt: skip
@@ -160,9 +170,12 @@ def _shared_out(unsized: list[Loss], rest: float) -> list[Loss]:
 
 
 def _by_elimination(seen: Picture, rest: float) -> list[Loss]:
-    """Devices that have data, are many and work below the roof: what is left is that they wait for each other."""
-    if rest < UNEXPLAINED or not _may_wait_for_each_other(seen):
+    """Devices that have data and are below the roof: heat, if they are hot; else, if many, they wait for each other."""
+    if rest < UNEXPLAINED or not seen.images_per_second:
         return []
+    heat = heat_by_elimination(seen, rest)
+    if heat or not _may_wait_for_each_other(seen):
+        return heat
     text = f"nothing else explains {100 * rest:.0f} % of the roof; the devices have data and enough work each"
     return [Loss("sync_bound", rest, 0.4, (text,), _ELIMINATION_ADVICE)]
 

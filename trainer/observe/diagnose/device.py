@@ -14,6 +14,8 @@ THERMAL_READINGS = 0.2
 HOT_CELSIUS = 84.0
 # Below this part of its own or the others' clock a hot device is being held down.
 HOT_CLOCK = 0.93
+# A device's own best clock is that of the fastest third of its readings: a single one is noise.
+FASTEST = 1 / 3
 # What heat costs when nothing shows how much: a clock that is held down is rarely less than this below.
 THERMAL_GUESS = 0.1
 # Images of one device's share of a batch at which it reaches half of its speed. ResNet-50 on a K80 trains 1.26 times
@@ -47,11 +49,23 @@ def hot_devices(seen: Picture) -> tuple[list[Loss], tuple[str, ...]]:
     open_ended = share is None or share < LEAST_SHARE / 2
     share = THERMAL_GUESS if open_ended else share
     strength = (0.95 if told else 0.6) * (0.85 if open_ended else 1)
-    advice = (
-        "Cool the GPUs: look at fans and air flow (nvidia-smi -q -d TEMPERATURE,PERFORMANCE); on a rented machine, "
-        "replace it. Until then the slowest GPU sets the pace of all."
-    )
-    return [Loss("thermal_throttle", share, strength, (_hot_text(found, seen.gpus),), advice, open=open_ended)], names
+    text = _hot_text(found, seen.gpus)
+    return [Loss("thermal_throttle", share, strength, (text,), _HEAT_ADVICE, open=open_ended)], names
+
+
+_HEAT_ADVICE = (
+    "Cool the GPUs: look at fans and air flow (nvidia-smi -q -d TEMPERATURE,PERFORMANCE); on a rented machine, replace "
+    "it. Until then the slowest GPU sets the pace of all."
+)
+
+
+def heat_by_elimination(seen: Picture, share: float) -> list[Loss]:
+    """Hot devices of which nobody says whether heat holds them down, when nothing else explains what they lose."""
+    found = [gpu for gpu in seen.gpus.each if not gpu.throttle_known and (gpu.mean("temperature") or 0) >= HOT_CELSIUS]
+    if not found:
+        return []
+    text = f"nothing else explains {100 * share:.0f} % of the roof, and heat may: {_hot_text(found, seen.gpus)}"
+    return [Loss("thermal_throttle", share, 0.45, (text,), _HEAT_ADVICE)]
 
 
 def _hot_and_slow(gpu: Gpu, gpus: Gpus) -> bool:
@@ -61,14 +75,13 @@ def _hot_and_slow(gpu: Gpu, gpus: Gpus) -> bool:
 
 
 def _slowdown(gpu: Gpu, gpus: Gpus) -> float | None:
-    """How far its clock is below its own best and below the cool devices', 0-1; None without clocks."""
+    """How far its clock is below its own best and the cool devices', 0-1; None when heat spared no known clock."""
     own = sorted(gpu.working_clocks)
-    if not own:
-        return None
     cool = [mean_of(other.working_clocks) for other in gpus.each if other is not gpu and _is_cool(other)]
-    best = median(own[-math.ceil(len(own) / 3) :])  # of the fastest third: a single reading is noise
-    reference = max([best, *([median(cool)] if cool and None not in cool else [])])
-    return max(0.0, 1 - (mean_of(own) or 0.0) / reference)
+    references = [median(cool)] if cool and None not in cool else []
+    if gpu.thermal <= 1 - FASTEST:  # else the best of its own is held down, too
+        references += [median(own[-math.ceil(FASTEST * len(own)) :])] if own else []
+    return max(0.0, 1 - mean_of(own) / max(references)) if own and references else None
 
 
 def _is_cool(gpu: Gpu) -> bool:

@@ -33,6 +33,7 @@ class Gpu:
     """Share in use, 0-1."""
     thermal: float
     """Share of the readings in which heat held its clock down."""
+    throttle_known: bool
     power_capped: float
 
     @property
@@ -155,5 +156,6 @@ def _gpu(name: str, entries: list[dict]) -> Gpu:
         temperature=numbers(entries, "temperature_c"),
         memory=used / total if used is not None and total else None,
         thermal=sum("therm" in word for word in words) / len(words),
+        throttle_known=any("throttle" in entry for entry in entries),
         power_capped=sum("power" in word for word in words) / len(words),
     )

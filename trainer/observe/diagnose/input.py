@@ -133,8 +133,8 @@ def _disk_line(seen: Picture) -> tuple[str, ...]:
 
 
 def _decode(seen: Picture, share: float, strength: float, waits: tuple[str, ...]) -> Loss:
-    certain = GUESS_STRENGTH + 0.35 * ramp(seen.idle, 10, 30)
-    certain += 0.1 * (seen.iowait is not None) + 0.1 * few_threads(seen)
+    certain = GUESS_STRENGTH + 0.25 * ramp(seen.idle, 10, 30) + 0.1 * few_threads(seen)
+    certain += 0.1 * (seen.iowait is not None) + 0.1 * (None not in (seen.idle, seen.disk_util))
     return Loss(
         "input_bound_decode", share, strength * min(certain, 1.0), (*waits, *_cpu_line(seen), *_disk_line(seen)),
         _more_threads(seen, share),

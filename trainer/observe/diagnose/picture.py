@@ -38,6 +38,8 @@ class Picture:
     data_wait: float | None
     sync_wait: float | None
     checkpoint: float | None
+    idle_pauses: float
+    """The part of the time in which nothing is trained, and the devices are idle and do not wait for data."""
     step_seconds: float | None
     batch_size: float | None
     decode_threads: float | None
@@ -72,13 +74,14 @@ def picture(seen: Window) -> Picture:
     gpus = read_gpus(samples, seen.all, moving=not seen.standstill and speed != 0)
     coverage, missing = _coverage(samples, gpus)
     return Picture(
-        samples=len(samples),
+        samples=len(samples) + len(seen.standstill),
         seconds=seconds_of(samples),
         images_per_second=speed,
         roof=_latest(seen.all, "roof_images_per_second"),
         data_wait=_share(samples, "data_wait_share"),
         sync_wait=_share(samples, "sync_wait_share"),
         checkpoint=_share(samples, "checkpoint_share"),
+        idle_pauses=seen.idle_share,
         step_seconds=_mean(samples, "step_seconds"),
         batch_size=_latest(samples, "batch_size"),
         decode_threads=_latest(samples, "decode_threads"),

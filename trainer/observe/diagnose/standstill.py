@@ -5,11 +5,13 @@ from trainer.observe.diagnose.gpus import mean_of
 from trainer.observe.diagnose.input import input_losses, input_weights
 from trainer.observe.diagnose.loss import Loss, ramp
 from trainer.observe.diagnose.picture import Picture, picture
-from trainer.observe.diagnose.window import Window
+from trainer.observe.diagnose.window import Window, begun
 from trainer.observe.series import numbers
 
 # Waiting for data all the time, with devices this idle (%), is a dead input rather than a hang.
 WAITING, IDLE_UTIL = 0.5, 50.0
+# Before the first step a hang is hard to tell from a slow start.
+NOT_BEGUN = 0.6
 
 
 def standstill(seen: Picture, samples: Window) -> list[Loss]:
@@ -42,10 +44,13 @@ def _hung(still: Picture, samples: Window, share: float) -> Loss:
         )
     power = mean_of([gpu.mean("power") for gpu in still.gpus.each])
     lines += [f"{power:.0f} W a GPU"] if power is not None else []
-    reported = mean_of(numbers(samples.standstill, "images_per_second"))
-    if reported:
-        lines.append(f"the {reported:,.0f} images/s that are reported are old: the count of steps stands still")
+    reported = [speed for speed in numbers(samples.standstill, "images_per_second") if speed is not None]
+    if reported and reported[-1]:
+        lines.append(f"the {reported[-1]:,.0f} images/s that are reported are old: the count of steps stands still")
     strength = 0.55 + 0.25 * ramp(samples.standstill_seconds, 10, 30) + 0.15 * bool(steps) + 0.05 * ((util or 0) > 90)
+    if not begun(samples.all):
+        strength *= NOT_BEGUN
+        lines.append("not one step yet: on many devices the first may take minutes")
     advice = (
         "Stop the run (`python -m trainer stop`; `kill -9` when that does not end it) and start it again: it continues "
         "from its last checkpoint. If it hangs again, look at `dmesg` (Xid) and take devices out one by one."

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from statistics import median
 
+from trainer.observe.diagnose.pauses import gets_new_work, set_apart
 from trainer.observe.series import Series, numbers
 
 # Two samples this far apart (and 20 times further than usual) have another start of the run between them.
@@ -18,10 +19,14 @@ SILENT_SECONDS = 5.0
 SILENT_STEPS = 1.5
 # Validations and checkpoints are pauses, too: a standstill is longer than any pause before.
 LONGEST_PAUSES = 1.5
+# The same for a pause in which the devices get new work: a validation of ImageNet on few of them takes minutes.
+VALIDATION_SECONDS = 600.0
 # Before the first step, libraries choose algorithms and plan memory: minutes are usual on many devices.
 START_SECONDS = 30.0
 # The first samples of a run are warm-up while they are slower than this part of what follows.
 WARM_SHARE = 0.5
+# What is judged is at least this part of all.
+LEAST_PART = 1 / 3
 
 
 @dataclass(frozen=True)
@@ -32,6 +37,8 @@ class Window:
     standstill: Sequence[dict]
     standstill_seconds: float
     all: Sequence[dict]
+    idle_share: float = 0.0
+    """The part of the steady samples in pauses in which the devices are idle and do not wait for data, 0-1."""
 
 
 def window(samples: Sequence[dict]) -> Window:
@@ -41,15 +48,29 @@ def window(samples: Sequence[dict]) -> Window:
     last_move = _last_move(training)
     tail = training[last_move:]
     seconds = seconds_of(tail)
-    if _stands_still(training, tail, seconds):
-        return Window(_warm(training[: last_move + 1]), tail, seconds, stretch)
-    return Window(_warm(training), [], 0.0, stretch)
+    if not _stands_still(training, tail, seconds):
+        return _going_on(training, stretch)
+    if seconds < VALIDATION_SECONDS and gets_new_work(tail[len(tail) // 2 :]):
+        return _going_on(training[: last_move + 1], stretch)
+    return Window(_warm(training[: last_move + 1]), tail, seconds, stretch)
+
+
+def _going_on(training: list[dict], stretch: Sequence[dict]) -> Window:
+    steady = _warm(training)
+    usual, _ = _pauses(steady)
+    pauses = set_apart(steady, times(steady), max(SILENT_SECONDS, SILENT_STEPS * usual))
+    return Window(pauses.training, [], 0.0, stretch, pauses.idle_share)
 
 
 def times(samples: Sequence[dict]) -> list[float]:
     """Seconds of each sample; one a second when they do not say."""
     known = numbers(samples, "t")
     return [float(row) if t is None else t for row, t in enumerate(known)] if None not in known else _counted(known)
+
+
+def begun(samples: Sequence[dict]) -> bool:
+    """Whether any step has been made, as far as the samples tell."""
+    return any(numbers(samples, "steps")) or any(numbers(samples, "images_per_second"))
 
 
 def seconds_of(samples: Sequence[dict]) -> float:
@@ -109,9 +130,8 @@ def _stands_still(samples: list[dict], tail: list[dict], seconds: float) -> bool
     counted = [count for count in steps if count is not None]
     if len(tail) < 3 or not (counted or any(speed == 0 for speed in speeds)):
         return False
-    begun = bool(counted and counted[-1]) or any(numbers(samples, "images_per_second"))
     silent_seconds = _silent_seconds(tail)
-    if not begun:
+    if not begun(samples):
         return silent_seconds >= START_SECONDS
     usual, longest = _pauses(samples)
     if silent_seconds >= max(SILENT_SECONDS, SILENT_STEPS * usual, LONGEST_PAUSES * longest):
@@ -146,10 +166,10 @@ def _intervals(moments: list[float]) -> list[float]:
 
 
 def _warm(samples: list[dict]) -> list[dict]:
-    """Without the slow first samples, at most half of all."""
-    speeds = numbers(samples, "images_per_second")
-    usual = median([speed for speed in speeds[len(speeds) // 2 :] if speed is not None] or [0.0])
+    """Without the slow first samples."""
+    speeds, most = numbers(samples, "images_per_second"), int((1 - LEAST_PART) * len(samples))
+    usual = median([speed for speed in speeds[most:] if speed is not None] or [0.0])
     begin = 0
-    while begin < len(samples) // 2 and (speeds[begin] or 0.0) < WARM_SHARE * usual:
+    while begin < most and (speeds[begin] or 0.0) < WARM_SHARE * usual:
         begin += 1
     return samples[begin:]
