@@ -119,6 +119,16 @@ def test_credit_goes_to_the_knob_that_gained_it():
     assert found.batch_alone > 3
 
 
+def test_the_threads_get_their_credit_where_the_first_batch_does_not_fit_and_the_disk_hides_the_rest():
+    """One thread is slower than the disk, and four are too."""
+    model = twin(vcpus=64, gpus=1, gpu_memory_mb=1000, memory_mb_per_image=12, disk_mb_per_second=10,
+                 decode_images_per_second_per_thread=25, decode_parallel_fraction=0.8,
+                 gpu_images_per_second={1: 1000.0})  # fmt: skip
+    found = search(host(model), Scripted(model))
+    assert found.start == {"batch_size": 66, "decode_threads": 4, "images_per_second": pytest.approx(62.5)}
+    assert found.credit["decode_threads"] == pytest.approx(found.images_per_second / 62.5, abs=1e-4)
+
+
 def test_precision_gets_its_credit():
     def change(probe, measured):
         return Measured(tuple(rate / 1.5 for rate in measured.rates)) if probe.what == "float32" else measured

@@ -77,6 +77,8 @@ def test_the_seed_fixes_the_noise():
         ("decode_parallel_fraction = 1.5", "decode_parallel_fraction must be a number from 0 to 1, got 1.5"),
         ("disk_mb_per_seconds = 1", "disk_mb_per_seconds must be a known key (did you mean disk_mb_per_second?)"),
         ("memory_mb_per_image = nan", "memory_mb_per_image must be a number above 0, got nan"),
+        ("memory_mb_fixed = '200'", "memory_mb_fixed must be a number of 0 or more, got '200'"),
+        ("image_kb = true", "image_kb must be a number above 0, got True"),
     ],
 )  # fmt: skip
 def test_a_wrong_value_is_named(tmp_path, change, message):
@@ -107,7 +109,7 @@ def test_missing_keys_are_all_named(tmp_path):
     path.write_text("vcpus = 4\n")
     with pytest.raises(ConfigError) as caught:
         load_twin(path)
-    assert len(caught.value.problems) == 9
+    assert len(caught.value.problems) == 10
     assert "gpus must be a whole number above 0, got nothing" in str(caught.value)
 
 

@@ -37,7 +37,7 @@ def choose_batches(known: Known) -> tuple[int, int]:
     best = batch_curve.best_batch(known.curve, known.feed)
     if known.curve[known.largest].rate < known.goal * (1 - known.loss) and known.book.noise() > _NEARLY_EXACT:
         with suppress(OutOfTimeError):
-            for batch in (known.largest, best):
+            for batch in (best, known.largest):
                 _network(known, batch, PROOF)
     smallest = _sure_smallest(known)
     if known.curve[known.largest].rate >= known.goal * (1 - _loss_of_largest(known)):
@@ -48,7 +48,7 @@ def choose_batches(known: Known) -> tuple[int, int]:
 def _sure_smallest(known: Known) -> int:
     """The smallest that just seems good enough is likely to be a lucky one: it is measured once more."""
     smallest = batch_curve.smallest_good(known.curve, _wanted(known))
-    is_safe = not known.is_noisy and known.curve[smallest].rate >= known.goal * (1 - known.loss)
+    is_safe = known.curve[smallest].rate >= known.goal * (1 - known.sure_loss)
     if smallest != known.largest and not is_safe:
         with suppress(OutOfTimeError):
             _network(known, smallest, PROOF)

@@ -5,7 +5,7 @@
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from trainer.tune.figures import Figure
 
@@ -19,11 +19,13 @@ _BEND_SHARE = 0.03
 class DecodeCurve:
     """points: the input alone, by threads. disk_rate: what the disk gives at most.
 
-    sure_errors: by so many standard errors a point must be lower than a rate to be lower for sure.
+    at_least: training by threads, which the input has fed. sure_errors: by so many standard errors a point must be
+    lower than a rate to be lower for sure.
     """
 
     points: dict[int, Figure]
     disk_rate: float
+    at_least: dict[int, Figure] = field(default_factory=dict)
     sure_errors: float = 1.0
 
     def likely_threads(self, rate: float) -> float:
@@ -43,7 +45,7 @@ class DecodeCurve:
         else:
             by_the_law = _threads(_line(self._trusted(below, rate)), rate)
         slower = [t for t, figure in self.points.items() if figure.rate * (1 + self.sure_errors * figure.error) < rate]
-        faster = [t for t, figure in self.points.items() if figure.rate >= rate]
+        faster = [t for t, figure in [*self.points.items(), *self.at_least.items()] if figure.rate >= rate]
         return max([min([by_the_law, *faster]), *(t + 0.5 for t in slower)])
 
     def rate_of(self, threads: int) -> float:
@@ -58,6 +60,10 @@ class DecodeCurve:
             return min(figure.rate * threads / known, self.disk_rate)
         serial, parallel = _line(below)
         return min(1 / (serial + parallel / threads), self.disk_rate)
+
+    def tells(self, threads: int) -> bool:
+        """Whether it is known what so many give, or the disk hides it."""
+        return threads in self.points or len(self.not_limited_by_disk()) > 1
 
     def not_limited_by_disk(self) -> dict[int, Figure]:
         limit = {t: self.disk_rate * (1 - _NEAR_SHARE - 2 * figure.error) for t, figure in self.points.items()}

@@ -131,7 +131,7 @@ class Book:
     def measure(self, what: What, batch: int, threads: int, effort: Effort = EXPLORE) -> Figure:
         """Another probe, together with what is known of the same thing. DoesNotFitError, OutOfTimeError."""
         probe = Probe(what, batch, threads, effort, self.noise())
-        if self.prober.seconds_left() - self.reserved_seconds < self.prober.seconds_for(effort.most_seconds):
+        if not self.has_time_for(effort):
             raise OutOfTimeError
         try:
             measured = self.prober(probe)
@@ -147,6 +147,10 @@ class Book:
         figure = self.known(what, batch, threads)
         self.told(probe, figure)
         return figure
+
+    def has_time_for(self, *efforts: Effort) -> bool:
+        seconds = sum(self.prober.seconds_for(effort.most_seconds) for effort in efforts)
+        return seconds <= self.prober.seconds_left() - self.reserved_seconds
 
     def figure(self, what: What, batch: int, threads: int, effort: Effort = EXPLORE) -> Figure:
         """What is known, measured first if nothing is."""

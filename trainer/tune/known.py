@@ -96,7 +96,8 @@ class Known:
 
     @property
     def decode(self) -> DecodeCurve:
-        return DecodeCurve(self.book.of("input"), self.disk_rate, _NOISY_ERRORS if self.is_noisy else 1.0)
+        sure_errors = _NOISY_ERRORS if self.is_noisy else 1.0
+        return DecodeCurve(self.book.of("input"), self.disk_rate, self._trainings(), sure_errors)
 
     @property
     def is_noisy(self) -> bool:
@@ -109,11 +110,16 @@ class Known:
         return math.sqrt(2 / measurements) * self.book.noise()
 
     @property
-    def loss(self) -> float:
-        """What the figures may show as lost, so that in truth it is the tolerance at most."""
-        allowed, least = (NOISY_TOLERANCE, 0.01) if self.is_noisy else (TOLERANCE, 0.003)
+    def sure_loss(self) -> float:
+        """What the figures may show as lost, so that in truth it is the tolerance at most; below 0 in much noise."""
+        allowed = NOISY_TOLERANCE if self.is_noisy else TOLERANCE
         # The last place keeps a limit that is met exactly from being lost to rounding.
-        return max(least, min(TOLERANCE, allowed - _SURE_ERRORS * self.error) - 1e-4)
+        return min(TOLERANCE, allowed - _SURE_ERRORS * self.error) - 1e-4
+
+    @property
+    def loss(self) -> float:
+        """The same, with something left to choose from in much noise."""
+        return max(0.01 if self.is_noisy else 0.003, self.sure_loss)
 
     def rate(self, batch: int, threads: int) -> float:
         """images/s of training: measured, or what its parts alone promise."""

@@ -20,6 +20,9 @@ from trainer.tune.threads import find_threads
 Choice = Literal["largest", "sufficient"]
 Told = Callable[[Probe, Figure | None], None]
 
+# Of a short budget, for the proof.
+_PROOF_SHARE = 0.2
+
 
 def search(host: Host, prober: Prober, choice: Choice = "largest", told: Told = lambda probe, figure: None) -> Tuning:
     """Finds the batch and the decode threads of a host within the prober's time. `told` hears of each probe.
@@ -27,10 +30,12 @@ def search(host: Host, prober: Prober, choice: Choice = "largest", told: Told = 
     choice: of the batches that are as fast as the best the largest, or the smallest. ConfigError when not even one
     image a device fits, or the time is too short for anything.
     """
-    least = prober.seconds_for(EXPLORE.most_seconds) + prober.seconds_for(proof.SHORTEST_SECONDS)
-    if prober.seconds_left() < least:
-        raise ConfigError(f"--budget-seconds must be at least {least:.0f} here, got {prober.seconds_left():.0f}")
-    book = Book(prober, told, min(prober.seconds_for(PROOF.most_seconds), prober.seconds_left() / 2))
+    budget_seconds, shortest_proof = prober.seconds_left(), prober.seconds_for(proof.SHORTEST_SECONDS)
+    least = prober.seconds_for(EXPLORE.most_seconds) + shortest_proof
+    if budget_seconds < least:
+        raise ConfigError(f"--budget-seconds must be at least {least:.0f} here, got {budget_seconds:.0f}")
+    most_reserved = max(shortest_proof, _PROOF_SHARE * budget_seconds)
+    book = Book(prober, told, min(prober.seconds_for(PROOF.most_seconds), most_reserved))
     known, notes = _begin(host, book), []
     largest, smallest = _measure_all(known, notes)
     chosen = largest if choice == "largest" else smallest
@@ -117,9 +122,11 @@ def _measure_all(known: Known, notes: list[str]) -> tuple[int, int]:
 def _measure_credit(known: Known, batch: int) -> None:
     """Training with the threads alone changed; the rest is measured already.
 
-    Where the host could not begin as it was asked to, there is nothing to compare with but what the parts promise.
+    Where the host could not begin as it was asked to, what the parts promise is compared with, if they tell it.
     """
     book = known.book
+    if known.is_complete and not known.decode.tells(known.start_threads):
+        book.figure("training", known.start_batch, known.start_threads)
     if known.start_batch != batch:
         book.figure("training", known.start_batch, known.threads)
     if known.host.precision != "float32":

@@ -33,15 +33,15 @@ def find_threads(known: Known) -> None:
         likely = math.ceil(min(most, known.decode.likely_threads(known.goal * (1 - TOLERANCE * 3 / 4))))
         if _is_settled(known, likely):
             break
-        book.measure("input", 0, likely, PROOF if known.is_noisy else EXPLORE)
+        book.measure("input", 0, likely, PROOF if known.is_noisy and book.has_time_for(PROOF) else EXPLORE)
     known.threads = _choice(known)
 
 
 def _measure_limits_again(known: Known) -> None:
-    """The figures that all else is compared with must be better than the others."""
+    """The figures that all else is compared with must be better than the others, where that leaves time for threads."""
     for place in (("network", known.largest, 0), ("input", 0, known.host.vcpus), ("disk", 0, 0)):
         figure = known.book.known(*place)
-        if figure.rate < 1.1 * known.goal and figure.is_vague:
+        if figure.rate < 1.1 * known.goal and figure.is_vague and known.book.has_time_for(PROOF, PROOF):
             known.book.measure(*place, PROOF)
 
 

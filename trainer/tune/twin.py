@@ -24,7 +24,8 @@ MEASUREMENT_SECONDS = 2.0
 SHIPPED = Path(__file__).parent / "twins"
 
 Whole = Annotated[int, Field(gt=0, strict=True)]
-Number = Annotated[float, Field(gt=0)]
+Number = Annotated[float, Field(gt=0, strict=True)]
+FromZero = Annotated[float, Field(ge=0, strict=True)]
 
 
 class Twin(BaseModel):
@@ -36,12 +37,12 @@ class Twin(BaseModel):
     gpus: Whole = Field(description="a whole number above 0")
     gpu_memory_mb: Number = Field(description="MB of each device, a number above 0")
     decode_images_per_second_per_thread: Number = Field(description="a number above 0")
-    decode_parallel_fraction: float = Field(ge=0, le=1, description="a number from 0 to 1")
-    memory_mb_fixed: float = Field(ge=0, description="a number of 0 or more")
+    decode_parallel_fraction: FromZero = Field(le=1, description="a number from 0 to 1")
+    memory_mb_fixed: FromZero = Field(description="a number of 0 or more")
     memory_mb_per_image: Number = Field(description="a number above 0")
     disk_mb_per_second: Number = Field(description="a number above 0")
     image_kb: Number = Field(description="a number above 0")
-    noise: float = Field(0.0, ge=0, lt=0.3, description="a number of 0 or more, below 0.3")
+    noise: FromZero = Field(lt=0.3, description="a number of 0 or more, below 0.3")
     gpu_images_per_second: dict[Whole, Number] = Field(
         min_length=1, description="a table of batch on one device = images/s, each above 0"
     )
