@@ -60,12 +60,12 @@ def _bar_reporter(progress: Progress) -> Callable[..., None]:
 
 
 def _start(event: dict) -> str:
-    config = event["config"]
+    config, threads = event["config"], event["decode_threads_effective"]
     network = config["network"] + str(config.get("num_layers") or "")
     text = (
         f"training {network} on {', '.join(event['devices'])}: {event['records_train']:,} images, batch "
         f"{event['batch_size']}, {event['epochs']:g} epochs = {event['steps_total']:,} steps, learning rate up to "
-        f"{event['learning_rate_peak']:g}, {event['decode_threads_effective']} decode threads "
+        f"{event['learning_rate_peak']:g}, {threads} decode thread{'s' * (threads != 1)} "
         f"({event['decoder']}; batches take {event['input_memory_mb']:,} MB)"
     )
     if event["resumed_step"]:

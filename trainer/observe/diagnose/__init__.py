@@ -131,7 +131,7 @@ def _without_losses(seen: Picture, roof: float | None) -> Finding:
     strength, lines = _at_the_roof(seen)
     if not strength:
         return _unknown(seen, roof)
-    advice = "Nothing to gain by settings: the devices are the limit. Faster or more devices, or lower precision, help."
+    advice = "Faster or more devices, or lower precision, would help."
     if seen.attained is None:
         advice = "The devices seem to be the limit. `python -m trainer tune`, or `doctor --prove`, measures their roof."
     if seen.gpus.power_capped:
