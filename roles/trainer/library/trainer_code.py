@@ -52,13 +52,13 @@ def read(path):
 def replace(path, archive, digest):
     part = path + ".part"
     os.umask(0o022)  # whoever trains reads it
-    shutil.rmtree(part, ignore_errors=True)
+    shutil.rmtree(part, ignore_errors=True)  # what an interrupted run left, or nothing
     os.makedirs(part, mode=0o755)
     with tarfile.open(fileobj=io.BytesIO(archive)) as file:
         file.extractall(part, filter="data") if hasattr(tarfile, "data_filter") else file.extractall(part)
     with open(os.path.join(part, "digest"), "w") as file:
         file.write(digest)
-    shutil.rmtree(path, ignore_errors=True)
+    shutil.rmtree(path, ignore_errors=True)  # not there on a fresh host; what cannot go makes the rename fail
     os.rename(part, path)
 
 
