@@ -45,6 +45,16 @@ class Run:
         return self.directory / "tuning.json"
 
     @property
+    def price(self) -> Path:
+        """What the rented machine costs; only there when it is rented."""
+        return self.directory / "price.json"
+
+    @property
+    def bill(self) -> Path:
+        """What the run has cost in the end; only there when it was fetched."""
+        return self.directory / "bill.json"
+
+    @property
     def lease(self) -> Path:
         return self.directory / "lease.json"
 
@@ -85,6 +95,11 @@ class Run:
     @property
     def report_json(self) -> Path:
         return self.directory / "report.json"
+
+    @property
+    def load(self) -> Path:
+        """What the report shows of the samples: small enough to be fetched where they are not."""
+        return self.directory / "load.json"
 
     @property
     def report_html(self) -> Path:

@@ -53,7 +53,7 @@ def play(tmp_path):
             command += [argument] if argument.startswith("-") else ["-e", argument]
         return subprocess.run(
             command, cwd=tmp_path, env=environment(), stdin=subprocess.DEVNULL, capture_output=True, text=True,
-            timeout=120, check=False,
+            timeout=600, check=False,
         )  # fmt: skip
 
     return run

@@ -162,8 +162,25 @@ def test_bill_is_hours_times_price():
         rows = {row["id"]: row for row in control(endpoint, "bill")}
         assert sorted(row["kind"] for row in rows.values()) == ["instance", "instance", "volume", "volume"]
         for instance_id, price in ((spot, 1.8), (other, 14.4)):
-            assert rows[instance_id]["usd"] == pytest.approx(rows[instance_id]["seconds"] * price / 3600)
+            assert rows[instance_id]["seconds"] < 60
+            assert rows[instance_id]["usd"] == pytest.approx(60 * price / 3600)
         assert all(row["ended"] for row in rows.values())
+
+
+@pytest.mark.parametrize(
+    ("launched", "ended", "taken_back", "usd"),
+    [("-5h", "-2h", True, 3 * 1.8), ("-5h", "-2h", False, 3 * 1.8), ("-3h", "-150m", True, 0.0),
+     ("-3h", "-150m", False, 0.9)],
+)  # fmt: skip
+def test_a_first_hour_that_aws_cuts_short_is_free(launched, ended, taken_back, usd):
+    older = {"region": "us-east-1", "zone": "us-east-1b", "instance_type": "p2.16xlarge", "market": "spot",
+             "launched": launched, "ended": ended, "taken_back": taken_back}  # fmt: skip
+    with double(instances=[older]) as endpoint:
+        [row] = [row for row in control(endpoint, "bill") if row["kind"] == "instance"]
+        assert row["usd"] == pytest.approx(usd)
+        [told] = client(endpoint).describe_instances()["Reservations"][0]["Instances"]
+        assert told["StateTransitionReason"].startswith("Service" if taken_back else "User")
+        assert told["State"]["Name"] == "terminated"
 
 
 def test_console_output():

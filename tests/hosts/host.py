@@ -11,6 +11,8 @@ import shutil
 import signal
 import subprocess
 import time
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -117,11 +119,12 @@ def wait(condition, limit_seconds: float, what: str) -> None:
         time.sleep(0.05)
 
 
-def up(layers: list[Path]) -> Host:
+def up(layers: list[Path], before_boot: Callable[[Host], None] = lambda host: None) -> Host:
     """Boots a clone of the layers (the uppermost first) and returns when ssh answers."""
     host = _with_own_number()
     try:
         _prepare(host, layers)
+        before_boot(host)
         _boot(host)
     except BaseException:
         down(host)
@@ -159,8 +162,7 @@ def down(host: Host, keep_upper: Path | None = None) -> None:
     if pid and _is_of(host, pid):
         host.run("systemctl poweroff", check=False)
         if not _gone(pid, 20):
-            os.killpg(pid, signal.SIGKILL)
-            _gone(pid, 10)
+            kill(host)
     if host.process:
         host.process.wait()
     if (proxy := _number(host.directory / "proxy.pid")) and _is_of(host, proxy):
@@ -174,6 +176,16 @@ def down(host: Host, keep_upper: Path | None = None) -> None:
         (host.directory / "upper").rename(keep_upper)
     shutil.rmtree(host.directory, ignore_errors=True)
     disconnect(host)
+
+
+def kill(host: Host) -> None:
+    """As a power cut does: no process of the host gets to do anything. `down` then removes what it had."""
+    os.killpg(_number(host.directory / "pid"), signal.SIGKILL)  # first, or it would boot the host again
+    inside = call("ip", "netns", "pids", host.name).split()  # its PID 1 outlives nspawn
+    for pid in map(int, inside):
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    wait(lambda: not any(map(_alive, map(int, inside))), 20, f"the processes of {host.name} to end")
 
 
 def sweep() -> None:
@@ -198,7 +210,8 @@ def _configure(host: Host) -> None:
     proxy = f"http://{host.gateway}:{PROXY_PORT}"
     (etc / "hostname").write_text(f"{host.name}\n")
     (etc / "hosts").write_text(f"127.0.0.1 localhost {host.name}\n")
-    (etc / "environment").write_text(f"http_proxy={proxy}\nhttps_proxy={proxy}\nno_proxy=127.0.0.1,localhost\n")
+    direct = f"127.0.0.1,localhost,.invalid,{host.gateway}"
+    (etc / "environment").write_text(f"http_proxy={proxy}\nhttps_proxy={proxy}\nno_proxy={direct}\n")
     (etc / "apt/apt.conf.d/00testhost").write_text(
         f'Acquire::http::Proxy "{proxy}";\nAcquire::https::Proxy "{proxy}";\nAcquire::Languages "none";\n'
         'DPkg::Options { "--force-unsafe-io"; };\n'

@@ -38,7 +38,9 @@ def cable(host) -> str:
     return f"th{host.number}"
 
 
-def call(*command: str) -> None:
+def call(*command: str) -> str:
+    """What it printed."""
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise RuntimeError(f"Failed to run {' '.join(command)}: {done.stderr.strip()}")
+    return done.stdout

@@ -34,7 +34,17 @@ class Played:
 
 
 def play(host: Host, roles: list[str], variables: dict, *options: str, tasks: str = "[]", **more: str) -> Played:
-    """The roles with the variables on the host; `tasks` (YAML) come before them."""
+    """The roles with the variables on the host; `tasks` (YAML) come before them; `more`: environment variables."""
+    started = start(host, roles, variables, *options, tasks=tasks, **more)
+    try:
+        output, _ = started.communicate(timeout=600)
+    finally:
+        started.kill()
+    return Played(started.returncode, output)
+
+
+def start(host: Host, roles: list[str], variables: dict, *options: str, tasks: str = "[]", **more: str):
+    """The same, in a process group of its own, as a subprocess.Popen whose standard output has all that it prints."""
     folder = host.directory / "play"
     folder.mkdir(exist_ok=True)
     connection = {
@@ -47,13 +57,12 @@ def play(host: Host, roles: list[str], variables: dict, *options: str, tasks: st
         "- hosts: trainers\n  gather_facts: false\n"
         f"  pre_tasks: {tasks}\n  roles: {json.dumps(roles)}\n"
     )
-    done = subprocess.run(
+    return subprocess.Popen(
         [Path(sys.executable).parent / "ansible-playbook", "-i", str(folder / "hosts.json"), str(folder / "play.yml"),
          "-e", f"@{folder}/variables.json", *options],
-        cwd=PROJECT, env=_environment() | more, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=600,
-        check=False,
+        cwd=PROJECT, env=_environment() | more, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT, text=True, start_new_session=True,
     )
-    return Played(done.returncode, done.stdout + done.stderr)
 
 
 def _environment() -> dict[str, str]:

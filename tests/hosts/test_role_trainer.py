@@ -4,63 +4,34 @@ The tests follow one host through its life, in this order.
 """
 
 import json
+import os
+import signal
 
 import host as hosts
 import pytest
 from host import wait
-from network import call
-from plays import play
-from tiny_data import CLASSES, write_records
+from plays import start
+from train_host import ROLES, RUN, SETTINGS, SHORT, VOLUME, boot, configure, events, unit, wait_for_start
 
-VOLUME = "vol-0123456789abcdef0"
-RUN = "/data/run/squares"
 START = "trainer : Train, and wait until steps flow"
-SETTINGS = {
-    "data_volume_id": VOLUME, "data_volume_wait_seconds": 20, "data_volume_device_timeout_seconds": 3,
-    "trainer_service": True, "trainer_code_directory": "/opt/trainer", "trainer_python": "/opt/mxnet/bin/python",
-    "trainer_data_directory": "/data/sets", "trainer_runs_directory": "/data/run", "trainer_run_name": "squares",
-    "trainer_data_train": "/data/train.rec", "trainer_data_val": "/data/val.rec", "trainer_num_classes": CLASSES,
-    "trainer_image_shape": [3, 28, 28], "trainer_num_layers": 8, "trainer_batch_size": 16, "trainer_epochs": 100000,
-    "trainer_augmentation": "none", "trainer_decode_threads": 1, "trainer_checkpoint_interval": 30,
-    "trainer_watchdog_seconds": 20, "trainer_required_paths": ["/data/.data-volume.json"],
+PRICE = {
+    "instance_id": "i-0123456789abcdef0", "instance_type": "p2.16xlarge", "region": "us-west-2", "zone": "us-west-2a",
+    "market": "spot", "price_usd_per_hour": 1.584, "on_demand_usd_per_hour": 14.4, "launched_at": 1796000000,
+    "spent_before_usd": 0, "spent_before_on_demand_usd": 0, "budget_usd": None,
 }
-
-
-def configure(host, *options, **settings):
-    return play(host, ["data_volume", "trainer"], SETTINGS | settings, *options)
 
 
 @pytest.fixture(scope="module")
 def host(runtime_layers, tmp_path_factory):
-    """A host with MXNet and a volume that holds train.rec and val.rec."""
-    records, image = tmp_path_factory.mktemp("records"), tmp_path_factory.mktemp("disk") / "data.img"
-    write_records(records / "train.rec", 20_000)
-    write_records(records / "val.rec", 40, seed=1)
-    with open(image, "wb") as file:
-        file.truncate(128 << 20)
-    call("mkfs.ext4", "-q", "-d", str(records), str(image))
-    booted = hosts.up(runtime_layers)
-    booted.attach(VOLUME, image)
-    # The plays share this machine's cores with the training.
-    drop_in = "/etc/systemd/system/trainer.service.d"
-    booted.run(f"mkdir {drop_in} && printf '[Service]\\nNice=19\\n' > {drop_in}/nice.conf")
+    booted = boot(runtime_layers, tmp_path_factory.mktemp("host"))
     yield booted
     hosts.down(booted)
 
 
-def events(host, kind, run=RUN):
-    lines = host.run(f"cat {run}/events.jsonl", check=False).stdout.splitlines()
-    return [event for event in map(json.loads, lines) if event["kind"] == kind]
-
-
-def unit(host, name, unit="trainer.service"):
-    return host.read(f"systemctl show -P {name} {unit}")
-
-
-def wait_for_start(host, count):
-    """Until the trainer was started that many times and has steps again."""
-    wait(lambda: len(events(host, "start")) >= count, 90, f"start {count} of the trainer")
-    wait(lambda: unit(host, "ActiveState") == "active", 90, "its first step")
+def page(host, port):
+    """The metrics, as a scraper on the host gets them."""
+    read = f"import urllib.request as web; print(web.urlopen('http://127.0.0.1:{port}/metrics').read().decode())"
+    return host.read(f'python3 -c "{read}"')
 
 
 def test_a_fresh_host_is_predicted_and_changed_by_nothing_but_the_real_run(host):
@@ -87,19 +58,69 @@ def test_a_second_run_changes_nothing(host):
         assert (again.code, again.changed) == (0, []), again.output
 
 
-@pytest.mark.parametrize("name", ["trainer.service", "trainer-monitor.service"])
+@pytest.mark.parametrize("name", ["trainer.service", "trainer-monitor.service", "trainer-mirror.service"])
 def test_the_units_can_do_little_harm(host, name):
     last = host.read(f"systemd-analyze security --no-pager {name} | tail -1")
     assert float(last.split("level for")[1].split(":")[1].split()[0]) <= 3, last
+
+
+def test_one_process_samples_the_run_and_another_serves_its_page(host):
+    wait(lambda: host.run(f"test -s {RUN}/samples.jsonl", check=False).returncode == 0, 30, "samples")
+    assert host.read("pgrep -c -u trainer -f 'trainer monitor --run'") == "2"
+    assert host.read("pgrep -c -u trainer -f 'trainer monitor --run .* --port 8470$'") == "1"
+    assert host.read("cat /sys/fs/cgroup/system.slice/trainer.service/cgroup.procs | wc -l") == "1"
+    assert "trainer_steps_total" in page(host, 8470)
+
+
+def test_a_price_is_noted_for_all_to_read_and_neither_it_nor_another_port_restarts_the_training(host):
+    done = configure(host, trainer_price=PRICE, trainer_monitor_port=8471)
+    assert done.changed == ["trainer : Note the price of this host", "trainer : Install the units", START], done.output
+    assert json.loads(host.read(f"cat {RUN}/price.json")) == PRICE
+    assert host.read(f"stat -c '%U %a' {RUN}/price.json") == "trainer 644"
+    assert "trainer_steps_total" in page(host, 8471)
+    again = configure(host, trainer_monitor_port=8471)
+    assert again.changed == ["trainer : Forget the price of the host before"], again.output
+    assert host.run(f"test -e {RUN}/price.json", check=False).returncode != 0
+    assert len(events(host, "start")) == 1
+
+
+def test_a_volume_that_is_still_being_read_marks_the_steps_and_the_samples(host):
+    progress = {"volume_id": VOLUME, "bytes_read": 1, "bytes_total": 2, "finished": False}
+    last = f"tail -n 1 {RUN}/samples.jsonl"
+    assert "cold_volume" not in host.read(last)
+    kept = host.read("cat /data/.data-volume-warm-up.json")
+    host.run(f"echo '{json.dumps(progress)}' >/data/.data-volume-warm-up.json")
+    wait(lambda: json.loads(host.read(last)).get("cold_volume") is True, 10, "a cold sample")
+    host.run("systemctl restart trainer")
+    assert events(host, "step")[-1]["cold_volume"] is True
+    host.run(f"echo '{kept}' >/data/.data-volume-warm-up.json")
+    wait(lambda: "cold_volume" not in events(host, "step")[-1], 30, "a step that is not cold")
+
+
+def test_who_waits_sees_progress_and_ctrl_c_leaves_it_training(host):
+    started = len(events(host, "start"))
+    waiting = start(host, ROLES, SETTINGS | {"trainer_wait": True})
+    printed = ""
+    for line in waiting.stdout:
+        printed += line
+        if "Stay until the run has ended" in printed and "images/s" in line:
+            os.killpg(waiting.pid, signal.SIGINT)
+            break
+    printed += waiting.stdout.read()
+    assert waiting.wait() == 2, printed
+    assert "the host trains on" in " ".join(printed.split())
+    assert "journalctl -fu trainer.service" in " ".join(printed.split())
+    assert unit(host, "ActiveState") == "active"
+    assert len(events(host, "start")) == started
 
 
 def test_a_changed_configuration_drains_even_when_the_play_that_wrote_it_died(host):
     host.run("sed -i 's/^\\(checkpoint_interval\\) = .*/\\1 = 40.0/' /etc/trainer/trainer.toml")
     done = configure(host, trainer_checkpoint_interval=40)
     assert done.changed == [START], done.output
-    assert [event["reason"] for event in events(host, "stop")] == ["signal"]
-    first, second = events(host, "start")
-    assert second["resumed_step"] == events(host, "stop")[0]["step"] > first["resumed_step"]
+    assert events(host, "stop")[-1]["reason"] == "signal"
+    *_, first, second = events(host, "start")
+    assert second["resumed_step"] == events(host, "stop")[-1]["step"] > first["resumed_step"]
     assert unit(host, "NRestarts") == "0"
 
 
@@ -138,21 +159,72 @@ def test_a_start_that_cannot_succeed_says_why_and_is_not_repeated(host, settings
 
 
 @pytest.mark.slow
+def test_a_page_that_cannot_be_served_says_why_and_leaves_the_training_alone(host):
+    assert configure(host, trainer_checkpoint_interval=40).code == 0
+    started = len(events(host, "start"))
+    done = configure(host, trainer_checkpoint_interval=40, trainer_monitor_port=22)
+    assert done.code != 0
+    assert "--port must be free" in done.output.partition("The end of its journal")[2]
+    assert (unit(host, "ActiveState"), len(events(host, "start"))) == ("active", started)
+
+
+@pytest.mark.slow
 def test_a_finished_run_is_left_alone(host):
-    short = {"trainer_run_name": "short", "trainer_epochs": 0.02, "trainer_warmup_epochs": 0}
-    done = configure(host, **short)
+    done = configure(host, trainer_wait=True, **SHORT)
     assert done.code == 0, done.output
-    wait(lambda: unit(host, "ActiveState") == "inactive", 60, "the run's end")
+    followed = done.output.partition("Stay until the run has ended")[2]
+    assert "validation after epoch 0.02" in followed
+    assert "state: Finished" in followed
     assert events(host, "stop", "/data/run/short")[-1]["reason"] == "finished"
-    again = configure(host, **short)
+    again = configure(host, trainer_wait=True, **SHORT)
     assert (again.code, again.changed) == (0, []), again.output
+    host.run("systemctl start trainer")
+    assert unit(host, "Result") == "success"
+    assert len(events(host, "start", "/data/run/short")) == 1
+
+
+@pytest.mark.slow
+def test_steps_that_take_longer_than_a_stop_may_get_the_time_they_need(host):
+    """The unit's own limit would end the first step that it waits for."""
+    slow = {"trainer_run_name": "slow", "trainer_batch_size": 8192, "trainer_stop_seconds": 1}
+    done = configure(host, **slow)
+    assert done.code == 0, done.output
+    assert unit(host, "TimeoutStopUSec") == "1s"
+    wait(lambda: len(events(host, "step", "/data/run/slow")) >= 2, 120, "steps")
+    host.run("systemctl stop trainer")
+    (stop,) = events(host, "stop", "/data/run/slow")
+    assert stop["notice_to_durable_seconds"] > 1
+    assert (stop["reason"], unit(host, "Result")) == ("signal", "success")
+
+
+@pytest.mark.slow
+def test_no_secret_is_told(host):
+    """What this side has in its environment, and what the operator gave the host for its second place."""
+    here, there = "canary-5a1f0c", "canary-77d2be"
+    host.run(f"umask 077; echo AWS_SECRET_ACCESS_KEY={there} >/etc/trainer/secrets")
+    environment = dict.fromkeys(("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"), here)
+    told = ""
+    for settings in ({"trainer_checkpoint_interval": 50}, {"trainer_data_train": "/data/no.rec"}):
+        done = configure(host, "-vvv", "--diff", environment=environment, **settings)
+        told += done.output
+    assert "+checkpoint_interval = 50" in told
+    assert "The end of its journal" in told
+    told += configure(host, "-vvv", "--diff", environment=environment).output
+    process = unit(host, "MainPID")
+    assert f"AWS_SECRET_ACCESS_KEY={there}" in host.read(f"tr '\\0' '\\n' </proc/{process}/environ")
+    told += host.read("journalctl --no-pager -o export -a")
+    told += host.read("cat /proc/[0-9]*/cmdline | tr '\\0' ' '; systemctl show '*'; systemctl cat trainer")
+    assert "canary-" not in told
+    holding = host.read("grep -rla canary- /etc /opt/trainer /run /tmp /var /data/run --exclude-dir=journal || true")
+    assert holding == "/etc/trainer/secrets"
 
 
 def test_no_start_without_the_volume_and_nothing_is_written_in_its_place(host):
     assert configure(host, trainer_checkpoint_interval=40).code == 0
     host.run("systemctl stop trainer")
     assert unit(host, "Result") == "success"
-    host.run("systemctl stop data-volume-warm-up; umount /data")
+    # The page's server outlives the trainer, and has the file system in a name space of its own.
+    host.run("systemctl stop trainer-monitor data-volume-warm-up; umount /data")
     host.detach(VOLUME)
     assert host.run("systemctl start trainer", check=False).returncode != 0
     assert host.read("ls -A /data") == ""

@@ -1,6 +1,7 @@
 """inventory/aws: what shall be, a file for each region, a row for each instance type."""
 
 import json
+import re
 import subprocess
 
 import pytest
@@ -57,14 +58,6 @@ def test_region_files_hold_the_same_facts_and_carry_their_region_s_name(path):
     assert all(name.startswith("region_") for name in facts)
 
 
-def test_a_trainer_gets_its_region_s_facts():
-    command = [TOOLS / "ansible-inventory", "-i", AWS, "--host", "trainer-1"]
-    done = subprocess.run(command, env=environment(), capture_output=True, text=True, check=True)
-    facts = json.loads(done.stdout)
-    assert facts["region_name"] == "us-west-2"
-    assert done.stderr == ""
-
-
 def test_hosts_are_names_and_nothing_else():
     trainers = yaml.safe_load((AWS / "hosts.yml").read_text())["trainers"]["children"]
     assert set(trainers) == {path.stem for path in REGION_FILES}
@@ -74,5 +67,85 @@ def test_hosts_are_names_and_nothing_else():
 
 
 def test_only_the_wiring_reads_region_facts():
+    facts = re.compile(rf"\b({'|'.join(yaml.safe_load(REGION_FILES[0].read_text()))})\b")
     for path in PROJECT.glob("roles/**/*.yml"):
-        assert "region_" not in path.read_text().replace("spot_market_regions", ""), path
+        assert not facts.search(path.read_text()), path
+
+
+def settings(*names, **facts):
+    """What the inventory makes of facts that roles have found, for trainer-1."""
+    command = [
+        TOOLS / "ansible", "trainer-1", "-i", AWS / "hosts.yml", "-c", "local", "-m", "ansible.builtin.debug",
+        "-a", f"msg={{{{ [{', '.join(names)}] | to_json }}}}", "-e", json.dumps(facts),
+    ]
+    plain = {"ANSIBLE_LOAD_CALLBACK_PLUGINS": "1", "ANSIBLE_STDOUT_CALLBACK": "ansible.builtin.oneline"}
+    done = subprocess.run(command, env=environment(**plain), capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = json.loads(done.stdout[done.stdout.index("{"):])["msg"]
+    return json.loads(found) if isinstance(found, str) else found
+
+
+def monitored(folder, hosts):
+    """What the inventory with these monitors makes of trainer-1's machine: its page, the way in, Prometheus's jobs."""
+    text = (AWS / "hosts.yml").read_text()
+    (folder / "hosts.yml").write_text(text.replace("\nmonitors:\n  hosts:", f"\nmonitors:\n  hosts: {hosts}"))
+    (folder / "group_vars").symlink_to(AWS / "group_vars")
+    machine = {"ansible.builtin.set_fact": {"spot_instance_found": {"id": "i-1", "private_address": "172.31.4.4"}}}
+    trainer = "{{ [trainer_monitor_address, trainer_monitor_port, spot_instance_monitor_cidrs] | to_json }}"
+    plays = [
+        {"hosts": "trainers", "tasks": [machine, {"ansible.builtin.debug": {"msg": trainer}}]},
+        {"hosts": "monitors", "tasks": [{"ansible.builtin.debug": {"msg": "{{ prometheus_jobs | to_json }}"}}]},
+    ]
+    here = {"gather_facts": False, "connection": "local"}
+    (folder / "play.yml").write_text(json.dumps([play | here for play in plays]))
+    command = [TOOLS / "ansible-playbook", "-i", folder / "hosts.yml", folder / "play.yml"]
+    as_json = environment(ANSIBLE_CALLBACK_RESULT_FORMAT="json")
+    done = subprocess.run(command, env=as_json, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    said = [json.loads(found)["msg"] for found in re.findall(r"=> (\{\n.*?^\})", done.stdout, re.MULTILINE | re.DOTALL)]
+    return [json.loads(found) if isinstance(found, str) else found for found in said]
+
+
+def test_who_watches_asks_each_trainer_that_has_a_machine_and_is_let_through(tmp_path):
+    trainer, jobs = monitored(tmp_path, "{watcher: {monitor_address: 172.31.9.9}}")
+    assert trainer == ["172.31.4.4", 8470, ["172.31.9.9/32"]]
+    assert jobs == [{"job": "trainer", "targets": ["172.31.4.4:8470"]}]
+
+
+def test_without_a_monitor_the_page_is_on_the_loopback(tmp_path):
+    (trainer,) = monitored(tmp_path, "{}")
+    assert trainer == ["127.0.0.1", 8470, []]
+
+
+def instance(name, since, until, usd):
+    """A row of the fact `bill`."""
+    return {
+        "kind": "instance", "id": name, "region": "us-west-2", "zone": "us-west-2a", "from": since, "until": until,
+        "instance_type": "p2.xlarge", "market": "spot", "usd": usd, "on_demand_usd": 3 * usd, "usd_per_hour": 0.27,
+        "on_demand_usd_per_hour": 0.9,
+    }
+
+
+def test_the_trainer_is_told_what_its_machine_costs_and_what_had_ended_before():
+    stored = {"region": "us-west-2", "zone": None, "from": 100}
+    rows = [
+        stored | {"kind": "snapshot", "id": "snap-1", "until": None, "usd": 5.0, "on_demand_usd": 5.0},
+        stored | {"kind": "copy", "id": "snap-1", "until": None, "usd": 3.0, "on_demand_usd": 3.0},
+        stored | {"kind": "volume", "id": "vol-1", "until": 200, "usd": None, "on_demand_usd": None},
+        instance("i-1", 100, 200, 1.5), instance("i-2", 300, None, 0.5),
+    ]
+    (price,) = settings("trainer_price", bill={"rows": rows}, spot_instance_found={"id": "i-2"})
+    assert price == {
+        "instance_id": "i-2", "instance_type": "p2.xlarge", "region": "us-west-2", "zone": "us-west-2a",
+        "market": "spot", "launched_at": 300, "price_usd_per_hour": 0.27, "on_demand_usd_per_hour": 0.9,
+        "spent_before_usd": 4.5, "spent_before_on_demand_usd": 7.5, "budget_usd": None,
+    }  # fmt: skip
+
+
+def test_without_a_machine_there_is_no_price():
+    assert settings("trainer_price", spot_instance_found={}) == [{}]
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+def test_a_machine_that_has_no_second_place_does_not_power_itself_off(enabled):
+    assert settings("trainer_power_off", checkpoint_mirror_enabled=enabled) == [enabled]

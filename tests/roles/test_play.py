@@ -22,7 +22,7 @@ def files_below(folder):
 
 
 @pytest.mark.parametrize(
-    "playbook", ["train.yml", "playbooks/train.yml", "playbooks/plan.yml", "playbooks/region.yml"]
+    "playbook", ["train.yml", *(f"playbooks/{path.name}" for path in sorted((PROJECT / "playbooks").glob("*.yml")))]
 )
 def test_syntax(playbook):
     command = [TOOLS / "ansible-playbook", "--syntax-check", PROJECT / playbook]
@@ -107,6 +107,9 @@ def test_paths_start_where_the_command_was_typed(finished_run):
         (["trainer_data_train=none.rec", "trainer_num_classes=3"], "{folder}/none.rec"),
         (["trainer_data_train=none.rec", "trainer_num_classes=1"], "num_classes must be a whole number from 2"),
         (["mxnet_runtime_venv=/mxnet"], "mxnet_runtime_venv must be"),
+        (["trainer_power_off=true"], "trainer_power_off must be false unless trainer_service is true"),
+        (['{"trainer_power_off": true, "trainer_service": true}'], "and trainer_checkpoint_mirror names a second"),
+        (['{"trainer_price": {"zone": "us-west-2a"}}'], "trainer_price must have all of the keys"),
     ],
 )
 def test_bad_input_is_an_error_in_words(play, tmp_path, arguments, message):

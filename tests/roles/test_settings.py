@@ -22,7 +22,9 @@ def read(role, name):
 
 
 def options(role):
-    return read(role, "meta/argument_specs.yml")["argument_specs"]["main"]["options"]
+    """Of all entry points: they share one file of defaults."""
+    points = read(role, "meta/argument_specs.yml")["argument_specs"].values()
+    return {name: option for point in points for name, option in point.get("options", {}).items()}
 
 
 def is_computed(value):

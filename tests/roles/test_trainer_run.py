@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from playing import ROLES, call
+from playing import ROLES, call, program
 
 sys.path.insert(0, str(ROLES / "trainer" / "action_plugins"))
 from trainer_run import (  # noqa: E402
@@ -19,8 +19,10 @@ from trainer_run import (  # noqa: E402
     POLL_SECONDS,
     SILENCE_SECONDS,
     STATE,
+    UNIT_STATE,
     failure,
     filler,
+    journal_lines,
     start_command,
     whole_lines,
 )
@@ -197,3 +199,34 @@ def test_a_run_directory_that_vanishes_while_it_is_trained_is_said_in_words(tmp_
     run.mkdir()
     result = call("trainer_run", "trainer", {"directory": str(run), "command": ["rm", "-rf", str(run)]})
     assert result["msg"].startswith(f"Failed to look into the run {run}")
+
+
+@pytest.mark.parametrize(
+    ("text", "lines", "cursor"),
+    [
+        ("", [], "before"),
+        ("-- cursor: s=1\n", [], "s=1"),
+        ("step 1\nstep 2\n-- cursor: s=1;i=2\n", ["step 1", "step 2"], "s=1;i=2"),
+    ],
+)
+def test_the_journal_is_read_on_from_where_it_was(text, lines, cursor):
+    assert journal_lines(text, "before") == (lines, cursor)
+
+
+@pytest.mark.parametrize(
+    ("active", "code", "status", "state"),
+    [
+        ("active", 0, 0, ["running", "t.service"]),
+        ("activating", 1, 70, ["running", "t.service"]),
+        ("deactivating", 0, 0, ["running", "t.service"]),
+        ("inactive", 1, 0, ["ended", "0"]),
+        ("failed", 1, 66, ["ended", "66"]),
+        ("failed", 2, 9, ["ended", "137"]),
+        ("failed", 3, 6, ["ended", "134"]),
+    ],
+)
+def test_the_state_of_a_unit(tmp_path, active, code, status, state):
+    values = f"case $2 in *ActiveState) echo {active} ;; *Code) echo {code} ;; *Status) echo {status} ;; esac"
+    program(tmp_path / "systemctl", values)
+    path = f"PATH={tmp_path}:$PATH; " + UNIT_STATE.replace("UNIT", "t.service")
+    assert shell(tmp_path, path) == state

@@ -11,10 +11,11 @@ from conftest import run_play
 def tuned_run(pictures, tmp_path_factory):
     """Folder, arguments and output of a play that tunes the threads and trains."""
     folder = tmp_path_factory.mktemp("tuned")
+    (folder / "place").mkdir()
     arguments = [
         "-e", f"trainer_dataset={pictures}", "-e", "trainer_epochs=1", "-e", "trainer_warmup_epochs=0",
         "-e", "trainer_batch_size=12", "-e", "trainer_tune=threads",
-        "-e", f"trainer_tunings_directory={folder}/tunings",
+        "-e", f"trainer_tunings_directory={folder}/tunings", "-e", f"trainer_checkpoint_mirror=file://{folder}/place",
     ]
     done = run_play(folder, *arguments)
     assert done.returncode == 0, done.stdout
@@ -47,3 +48,14 @@ def test_the_second_play_neither_tunes_nor_changes_anything(tuned_run):
     assert done.returncode == 0, done.stdout
     assert "changed=0" in done.stdout
     assert (folder / "run/colours/tuning.json").read_text() == before
+
+
+def test_a_host_that_takes_over_goes_on_with_what_the_run_was_tuned_to(tuned_run):
+    folder, arguments, _ = tuned_run
+    run, lost = folder / "run/colours", folder / "lost"
+    run.rename(lost)
+    done = run_play(folder, *arguments)
+    assert done.returncode == 0, done.stdout
+    assert "TASK [trainer : Tune by measurement" not in done.stdout
+    for name in ("tuning.json", "events.jsonl", "config.toml"):
+        assert (run / name).read_text().startswith((lost / name).read_text()), name

@@ -25,7 +25,7 @@ TRAIN_SECONDS = 0.3
 SIGHT_SECONDS = 3.0
 LEFT = {
     "LATEST", "checkpoints", "config.toml", "events.jsonl", "lease.json", "mirror.json", "mirror.lock", "report.html",
-    "report.json", "samples.jsonl",
+    "load.json", "report.json", "samples.jsonl",
 }  # fmt: skip
 
 

@@ -73,6 +73,7 @@ def damage(url, part_of_key):
 def test_a_checkpoint_arrives_and_a_fresh_host_gets_it_byte_for_byte(tmp_path, url, here):
     run, config = here
     path = add_checkpoint(run, 10, size=3_000_000)
+    run.tuning.write_text('{"config": {"batch_size": 96}}')
     assert follower(run, config).attempt()
     state = json.loads(run.mirror_state.read_text())
     assert (state["checkpoint"], state["step"], state["error"], state["failures_total"]) == (path.name, 10, None, 0)
@@ -82,9 +83,20 @@ def test_a_checkpoint_arrives_and_a_fresh_host_gets_it_byte_for_byte(tmp_path, u
     fetch(fresh, config, said.append)
     assert content(fresh.checkpoints / path.name) == content(path)
     assert fresh.latest.read_text() == path.name + "\n"
-    assert fresh.events.read_bytes() == run.events.read_bytes()
-    assert fresh.samples.read_bytes() == run.samples.read_bytes()
+    for path in (run.events, run.samples, run.tuning):
+        assert (fresh.directory / path.name).read_bytes() == path.read_bytes()
     assert said == [f"{url} has step 10, here is none: bringing it here", "checkpoint of step 10 is here"]
+
+
+def test_who_was_killed_between_checkpoint_and_log_gets_the_log_the_next_time(tmp_path, url, here):
+    run, config = here
+    add_checkpoint(run, 10)
+    follower(run, config).attempt()
+    fresh, config = elsewhere(tmp_path, url)
+    fetch(fresh, config, print)
+    fresh.events.unlink()
+    fetch(fresh, config, print)
+    assert fresh.events.read_bytes() == run.events.read_bytes()
 
 
 def test_it_keeps_what_the_run_directory_keeps_and_a_fresh_host_gets_all_of_it(tmp_path, url, here):

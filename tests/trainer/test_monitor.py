@@ -1,5 +1,6 @@
 """The monitor beside a trainer that is only a lease."""
 
+import json
 import os
 import shutil
 import subprocess
@@ -114,6 +115,48 @@ def test_counters_that_do_not_answer_are_counted_and_survived(run, trainer, monk
     in_thread(run, 0.02)
     until(lambda: len(samples(run)) >= 4)
     assert [entry.get("missed", 0) for entry in samples(run)][:4] == [0, 3, 3, 3]
+
+
+def test_a_log_that_is_replaced_is_written_and_locked_anew(run, trainer):
+    """A trainer that resumes on a fresh machine brings the samples of the one before."""
+    in_thread(run, 0.05)
+    until(lambda: samples(run))
+    brought = run.directory / "draft"
+    brought.write_text(json.dumps(sample(1)) + "\n")
+    os.replace(brought, run.samples)
+    until(lambda: len(samples(run)) >= 4)
+    assert samples(run)[0]["t"] == 1 and samples(run)[1]["t"] > 1
+    with pytest.raises(MonitorRunningError):
+        monitor(run, 0.05)
+
+
+def test_it_goes_on_for_a_while_after_the_trainer_when_it_shall(run, trainer):
+    thread = threading.Thread(target=monitor, args=(run, 0.05), kwargs={"after_seconds": 1.5}, daemon=True)
+    thread.start()
+    until(lambda: samples(run))
+    trainer.kill()
+    trainer.wait()
+    killed = time.time()
+    thread.join(PATIENCE_SECONDS)
+    assert not thread.is_alive()
+    after = [entry for entry in samples(run) if entry["t"] > killed + 0.3]
+    assert len(after) >= 5 and {entry["activity"] for entry in after} == {"stopped"}
+
+
+def test_after_the_trainer_it_ends_with_its_parent(run, trainer):
+    code = "import sys, time; from pathlib import Path; from trainer.run import Run\n"
+    code += "from trainer.observe.monitor import spawn_monitor\n"
+    code += "print(spawn_monitor(Run(Path(sys.argv[1])), 600).pid, flush=True); sys.stdin.read()"
+    command = [sys.executable, "-c", code, str(run.directory)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as parent:
+        sampler = psutil.Process(int(parent.stdout.readline()))
+        until(lambda: samples(run))
+        trainer.kill()
+        trainer.wait()
+        seen = len(samples(run))
+        until(lambda: len(samples(run)) >= seen + 2)
+        parent.kill()
+    until(lambda: not sampler.is_running())
 
 
 def test_a_directory_that_vanishes_ends_it(run, trainer):

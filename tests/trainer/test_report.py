@@ -1,18 +1,20 @@
 """report.html: one file that needs nothing else, shows what the events say, and believes no name."""
 
 import json
-import shutil
+import os
 import subprocess
 import sys
 from html.parser import HTMLParser
+from pathlib import Path
 
 import pytest
+from browser import CHROMIUM, Browser
 from run_logs import finished, sample, start, step, steps, stop, validation, write_run
 
 from trainer.errors import DiskError
 from trainer.observe.report import write_report
 
-CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
+PROJECT = Path(__file__).resolve().parents[2]
 EVIL = "</script><script>alert(1)</script><img src=http://x.example/y onerror=alert(2)>&amp;"
 SAMPLES = [sample(1000 + second) for second in range(200)]
 
@@ -241,3 +243,151 @@ def test_a_browser_draws_every_chart_and_complains_of_nothing(tmp_path):
     assert sum("js-plotly-plot" in attributes.get("class", "") for _, attributes in drawn.elements) == 9
     assert drawn.words.count("<b>cat</b>") >= 3  # table, row and column of the matrix
     assert sum(attributes.get("class") == "heatmap-label" for _, attributes in drawn.elements) == 4
+
+
+def gpu_samples(seconds=400):
+    """Two GPUs that stall, then work: 4 threads until half of the time, 32 after it."""
+    for n in range(seconds):
+        starved = n < seconds / 2
+        util = (100 if n % 6 < 3 else 0) if starved else 98
+        yield sample(
+            1000 + n, images_per_second=50.0 if starved else 95.0, data_wait_share=0.48 if starved else 0.01, steps=n,
+            step_seconds=0.5, decode_threads=4 if starved else 32, batch_size=32, roof_images_per_second=100.0,
+            gpus=[{"index": one, "util": util, "mem_used_mb": 900, "mem_total_mb": 12_000, "power_w": 90.0,
+                   "sm_clock_mhz": 875, "temperature_c": 60} for one in range(2)],
+        )  # fmt: skip
+
+
+PRICE = {
+    "price_usd_per_hour": 1.0, "on_demand_usd_per_hour": 10.0, "launched_at": 1203.0 - 3600, "market": "spot",
+    "spent_before_usd": 0.5, "spent_before_on_demand_usd": 5.0, "instance_type": "p2.16xlarge", "budget_usd": None,
+}  # fmt: skip
+
+
+def test_gpus_verdicts_and_the_roof_are_in_it(tmp_path):
+    run = write_run(tmp_path / "r", finished(), gpu_samples())
+    run.tuning.write_text('{"roof_images_per_second": 100.0}')
+    page = page_of(run)
+    view = page.data()["strips"]["view"]
+    assert [len(gpu["util"]) for gpu in view["gpus"]] == [400, 400]
+    assert view["gpus"][1]["util"][:6] == [100, 100, 100, 0, 0, 0]
+    assert page.series("speed", "roof")["y"] == [100, 100]
+    assert "GPUs busy" in page.text()
+    verdicts = page.text().split("verdict over time")[1]
+    assert 0 < verdicts.index("too few decode threads") < verdicts.index("nothing to gain by settings")
+
+
+def test_the_tuning_gives_credit(tmp_path):
+    run = write_run(tmp_path / "r", finished())
+    run.tuning.write_text(json.dumps({
+        "batch_size": 1408, "decode_threads": 32, "images_per_second": 703.0, "proven": True,
+        "roofs": {"network": 792.0},
+        "start": {"batch_size": 128, "decode_threads": 4, "images_per_second": 402.0},
+        "credit": {"decode_threads": 1.686, "batch_size": 1.037},
+    }))  # fmt: skip
+    words = page_of(run).text()
+    for line in ("before batch 128, 4 threads 402", "decode threads 32 – × 1.686", "batch 1,408 – × 1.037"):
+        assert line in words
+    assert "after measured 703" in words
+
+
+def test_the_bill_is_the_price_until_there_is_one(tmp_path):
+    run = write_run(tmp_path / "r", finished())
+    assert "Bill" not in page_of(run).text()
+    run.price.write_text(json.dumps(PRICE))
+    assert "Until the run ended $1.50 Saving against on demand $13.50 (90" in page_of(run).text()
+    assert write_report(run)["cost"] == {"usd": 1.5, "on_demand_usd": 15.0, "billed": False}
+    row = {"kind": "instance", "instance_type": "p2.16xlarge", "market": "spot", "id": EVIL, "zone": "z", "hours": 1.5}
+    run.bill.write_text(json.dumps({
+        "total_usd": 3.25, "on_demand_usd": 32.5, "rows": [row | {"usd": 3.0, "remark": "free"}, row | {"usd": None}],
+        "lost_work": {"usd": 0.4, "seconds": 600},
+    }))  # fmt: skip
+    words = page_of(run).text()
+    assert "In all $3.25 On demand $32.50 Saving $29.25 (90" in words
+    assert "Work trained twice $0.40, 10 min 0 s" in words
+    assert words.count(EVIL) == 2
+    assert write_report(run)["cost"]["usd"] == 3.25
+
+
+def test_a_directory_that_was_fetched_has_machine_and_bill_in_its_report(tmp_path):
+    """The samples stay on the host, which is gone before the bill is written."""
+    run = write_run(tmp_path / "r", finished(), gpu_samples())
+    before = write_report(run)
+    strips = Page(run.report_html.read_text()).data()["strips"]
+    run.samples.unlink()
+    run.bill.write_text(json.dumps({"total_usd": 3.25, "on_demand_usd": 32.5, "rows": []}))
+    page = page_of(run)
+    assert page.data()["strips"] == strips
+    assert "verdict over time" in page.text() and "In all $3.25" in page.text()
+    assert json.loads(run.report_json.read_text())["doctor"] == before["doctor"] is not None
+    assert run.load.stat().st_size < 100_000
+    run.load.write_text('{"view": 1')
+    assert write_report(run)["doctor"] is None
+
+
+@pytest.mark.parametrize(
+    "text", ["[]", "{", '{"total_usd": "much"}', '{"start": 3, "credit": [], "roofs": 1, "images_per_second": 4}']
+)
+def test_odd_files_are_no_end(tmp_path, text):
+    run = write_run(tmp_path / "r", finished())
+    for path in (run.bill, run.price, run.tuning):
+        path.write_text(text)
+    assert write_report(run)["cost"] is None
+
+
+def compared(tmp_path, *options):
+    first = write_run(tmp_path / "first", finished(), SAMPLES)
+    log = [start(1000), *steps(1010, 10, 100), validation(1102, 100, 0.9), stop(1103, 100, "signal")]
+    second = write_run(tmp_path / "second", log, config='run_directory = "/x"\nbatch_size = 64\n')
+    runs = [str(first.directory), str(second.directory), "--to", str(tmp_path / "c.html")]
+    command = [sys.executable, "-m", "trainer", "report", "--compare", *runs, *options]
+    return subprocess.run(command, capture_output=True, text=True)
+
+
+def test_runs_side_by_side(tmp_path):
+    done = compared(tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "state\tFinished\tStopped on request\n" in done.stdout
+    assert "top-1\t75.00\u202f%\t90.00\u202f%\n" in done.stdout
+    assert "batch_size\t32\t64\n" in done.stdout
+    page = Page((tmp_path / "c.html").read_text())
+    accuracy = page.chart("accuracy")["series"]
+    assert [(line["name"], line["y"]) for line in accuracy] == [("first", [70, 75]), ("second", [90])]
+    assert "batch_size 32 64" in page.text()
+    assert "run_directory" not in page.text()
+
+
+def test_the_comparison_as_json(tmp_path):
+    told = json.loads(compared(tmp_path, "--json").stdout)
+    assert [run["top1"] for run in told["runs"]] == [0.75, 0.9]
+    assert told["settings"] == {"batch_size": ["32", "64"]}
+
+
+@pytest.mark.parametrize(
+    "options", [[], ["--compare"], ["--compare", "x"], ["x"], ["--run", "x", "y"], ["--compare", *"abcdefg"]]
+)
+def test_what_cannot_be_compared_is_refused(tmp_path, options):
+    command = [sys.executable, "-m", "trainer", "report", *options]
+    environment = os.environ | {"PYTHONPATH": str(PROJECT)}
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=environment)
+    assert done.returncode == 78
+    assert "command line: --" in done.stderr
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium here: apt-get install chromium")
+def test_a_browser_draws_the_gpus_as_they_were(tmp_path):
+    run = write_run(tmp_path / "r", finished(), gpu_samples())
+    write_report(run)
+    assert compared(tmp_path).returncode == 0
+    with Browser(tmp_path / "profile") as browser:
+        browser.open(run.report_html.as_uri())
+        browser.until("document.querySelectorAll('.js-plotly-plot').length === 13")
+        drawn = "(() => { const [map] = document.getElementById('gpus-util').data; return [map.z[2], map.y]; })()"
+        found = browser.evaluate(drawn)
+        assert found[0] == [sample["gpus"][1]["util"] for sample in gpu_samples()]
+        assert found[1] == pytest.approx([0, 0.84, 1, 1.84, 2])
+        browser.open((tmp_path / "c.html").as_uri())
+        browser.until("document.querySelectorAll('.js-plotly-plot').length === 4")
+        assert browser.complaints == []
+        assert all(url.startswith(("file:", "data:")) for url in browser.requests)

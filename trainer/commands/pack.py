@@ -1,9 +1,11 @@
-"""`pack`: a folder of pictures, or the IDX files of MNIST and its kin, to RecordIO."""
+"""`pack`: a folder of pictures, ImageNet's tar files, or the IDX files of MNIST and its kin, to RecordIO."""
 
 import json
 import os
 import sys
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
@@ -18,7 +20,7 @@ from trainer.errors import ConfigError, DataError
 
 def pack(
     source: Annotated[
-        Path, typer.Argument(help="Class folders, train/ and val/ of them, or a folder with the IDX files of MNIST.")
+        Path, typer.Argument(help="A folder of class folders, of train/ and val/, of ImageNet's tars or MNIST's files.")
     ],
     out_dir: Annotated[Path, typer.Argument(help="Where train.rec, val.rec and what belongs to them go.")],
     resize: Annotated[int | None, typer.Option(help="Scale larger pictures to this short side, in pixels.")] = None,
@@ -36,15 +38,19 @@ def pack(
     _check(source, out_dir, resize, quality, val_share, threads)
     begun = time.monotonic()
     options = Options(resize, quality, val_share)
-    packed = pack_data_set(
-        source, out_dir, options, threads, lambda total: progress("packing", total=total, unit="pictures")
-    )
+    packed = pack_data_set(source, out_dir, options, threads, _progress)
     result = _result(packed, out_dir, time.monotonic() - begun)
     print(json.dumps(result) if as_json else _text(result))
     for bad in result["rejected"]:
         print(f"left out: {bad['file']}: {bad['reason']}", file=sys.stderr)
     if result["rejected"]:
         raise typer.Exit(DataError.exit_code)
+
+
+@contextmanager
+def _progress(total_bytes: int) -> Iterator[Callable[[int], None]]:
+    with progress("packing", total=total_bytes / 1e6, unit="MB") as advance:
+        yield lambda done: advance(done / 1e6)
 
 
 def _check(source: Path, out_dir: Path, resize: int | None, quality: int, val_share: float, threads: int) -> None:

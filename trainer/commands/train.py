@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from trainer import crash, interruption, lease
+from trainer import crash, interruption, lease, systemd, volume
 from trainer.checkpoint_files import directories
 from trainer.commands import train_imagenet
 from trainer.commands.console import console_reporter
@@ -37,6 +37,7 @@ def train(
         int | None, typer.Option(min=0, help="Stop, with a checkpoint, when this step is done.", show_default=False)
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
+    with_monitor: Annotated[bool, typer.Option("--monitor/--no-monitor", help="Sample the machine meanwhile.")] = True,
     network: train_imagenet.Network = None,
     num_layers: train_imagenet.NumLayers = None,
     gpus: train_imagenet.Gpus = None,
@@ -81,10 +82,11 @@ def train(
     if test_io or benchmark:
         _measure(loaded, "input" if test_io else "network", as_json)
     else:
-        _train(loaded, config, as_json, until_step)
+        _train(loaded, config, as_json, until_step, with_monitor)
+        systemd.tell_end("finished, or stopped as asked")
 
 
-_OWN_OPTIONS = ("config", "check", "run", "until_step", "as_json", "test_io", "benchmark")
+_OWN_OPTIONS = ("config", "check", "run", "until_step", "as_json", "with_monitor", "test_io", "benchmark")
 
 
 def _load(path: Path | None, run: str | None, options: dict, needs_data: bool) -> Config:
@@ -123,7 +125,7 @@ def _say(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
 
-def _train(config: Config, source: Path | None, as_json: bool, until_step: int | None) -> None:
+def _train(config: Config, source: Path | None, as_json: bool, until_step: int | None, with_monitor: bool) -> None:
     run = Run(config.run_directory)
     if _nothing_left(run, config):
         print_result(run, _written_report(run), as_json)
@@ -138,6 +140,8 @@ def _train(config: Config, source: Path | None, as_json: bool, until_step: int |
             _say("stopped before training began")
             return
         if not _nothing_left(run, config):
+            if with_monitor:
+                spawn_monitor(run)
             _train_held(run, config, stop, until_step, before)
         print_result(run, _report(run), as_json)
 
@@ -166,13 +170,13 @@ def _written_report(run: Run) -> dict:
 
 
 def _train_held(run: Run, config: Config, stop, until_step: int | None, before: dict | None) -> None:
-    spawn_monitor(run)
     log = events.event_writer(run.events)
     from trainer.learn.session import train as train_session
 
     try:
         with console_reporter() as show:
-            report = telling_verdict(run, _both(log, show))
+            report = systemd.telling_systemd(volume.marking_cold(_both(log, show), config.data_train), stop)
+            report = telling_verdict(run, report)
             if interrupted := interruption.why(run, before):
                 report("interrupted", **interrupted)
             with (

@@ -130,9 +130,10 @@ def _measure(
         with imds.watching(config.imds_url, stop, _say):
             with closing(open_records(config.data_train)) as records:
                 examples = min(len(records), config.num_examples or len(records))
+            conditions.wait_until_warm(config.data_train, _print, stop)
             warnings = conditions.warnings(config.data_train)
             for warning in warnings.values():
-                print(f"warning: {warning}", file=sys.stderr, flush=True)
+                _print(f"warning: {warning}")
             with tuning_progress(prober, budget_seconds) as told:
                 if threads_only:
                     found = tune_threads(beginning(config), prober, told)
@@ -154,4 +155,8 @@ def _measure(
 def _say(kind: str, **fields) -> None:
     """What the watch for notices reports."""
     if line := describe({"kind": kind, **fields}):
-        print(line, file=sys.stderr, flush=True)
+        _print(line)
+
+
+def _print(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)

@@ -3,7 +3,7 @@
 import hashlib
 import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -15,11 +15,15 @@ import simplejpeg
 from trainer.data.augment import scale
 from trainer.data.decode import check_picture, decode
 from trainer.data.folders import Listing, PictureFile, list_folder
-from trainer.data.framing import IMAGE_HEADER, LENGTH_MASK, BadRecordError
+from trainer.data.framing import IMAGE_HEADER, LENGTH_MASK, PART_HEAD, BadRecordError
 from trainer.data.idx import SPLITS, class_names, idx_files, is_idx_folder, read_pictures
+from trainer.data.imagenet import ImageNet, TarPicture, is_imagenet_folder, read_imagenet
+from trainer.data.tars import read_member
 
 # Of small pictures (28 px): off by at most 4 of 255 levels, and an eighth smaller than quality 100.
 IDX_QUALITY = 98
+# What a record takes beside its picture.
+_RECORD_BYTES = PART_HEAD.size + IMAGE_HEADER.size + 3
 
 
 @dataclass(frozen=True)
@@ -38,19 +42,27 @@ class IdxPicture(NamedTuple):
     label: int
     pixels: np.ndarray
 
+    @property
+    def size(self) -> int:
+        """The most bytes that its JPEG takes."""
+        return self.pixels.nbytes + 1000
+
+
+Picture = PictureFile | IdxPicture | TarPicture
+
 
 @dataclass(frozen=True)
 class DataSet:
     """train, val: the pictures in the order of their keys. load: a picture's bytes; BadRecordError or OSError.
 
-    fingerprint changes when a file, its size, its time or an option does. most_bytes: what the pictures take at most.
+    fingerprint changes when a file, its size, its time or an option does. most_bytes: what the records take at most.
     files: whether the pictures are files, which a .lst can name.
     """
 
     classes: list[str]
-    train: Sequence[PictureFile | IdxPicture]
-    val: Sequence[PictureFile | IdxPicture]
-    load: Callable[[PictureFile | IdxPicture], bytes]
+    train: Iterable[Picture]
+    val: Iterable[Picture]
+    load: Callable[[Picture], bytes]
     fingerprint: str
     most_bytes: int
     ignored: int
@@ -58,16 +70,34 @@ class DataSet:
 
 
 def find_data_set(source: Path, options: Options) -> DataSet:
-    """What a folder holds: the IDX files of MNIST and its kin, or class folders; DataError when it is neither."""
-    return _idx_data_set(source) if is_idx_folder(source) else _folder_data_set(source, options)
+    """What a folder holds: the IDX files of MNIST and its kin, ImageNet's tars, or class folders; else DataError."""
+    if is_idx_folder(source):
+        return _idx_data_set(source)
+    return _tar_data_set(source, options) if is_imagenet_folder(source) else _folder_data_set(source, options)
 
 
 def _folder_data_set(root: Path, options: Options) -> DataSet:
     listing = list_folder(root, options.val_share)
-    load = partial(_read, root) if options.resize is None else partial(_read_resized, root, options)
-    sizes = sum(file.size for file in listing.train + listing.val)
+    load = _with_options(partial(_read, root), options)
+    sizes = sum(file.size + _RECORD_BYTES for file in listing.train + listing.val)
     print_of_all = _folder_fingerprint(root, listing, options)
     return DataSet(listing.classes, listing.train, listing.val, load, print_of_all, sizes, listing.ignored, files=True)
+
+
+def _tar_data_set(folder: Path, options: Options) -> DataSet:
+    found = read_imagenet(folder)
+    load = _with_options(_read_from_tar, options)
+    # A member's own header and padding are more than a record's.
+    sizes = sum(part.tar.stat().st_size for part in (found.train, found.val))
+    print_of_all = _tar_fingerprint(found, options)
+    return DataSet(found.classes, found.train, found.val, load, print_of_all, sizes, 0, files=False)
+
+
+def _tar_fingerprint(found: ImageNet, options: Options) -> str:
+    statuses = [part.tar.stat() for part in (found.train, found.val)]
+    files = [(status.st_size, status.st_mtime_ns) for status in statuses]
+    parts = [found.classes, found.val.labels, files, options.resize, options.quality]
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 
 def _folder_fingerprint(root: Path, listing: Listing, options: Options) -> str:
@@ -83,16 +113,27 @@ def _read(root: Path, file: PictureFile) -> bytes:
     if any(character in file.name for character in "\t\r\n"):
         raise BadRecordError("its name holds a tab or a line break, which a .lst cannot hold")
     with open(root / file.name, "rb", buffering=0) as stream:
-        picture = stream.read()
+        return _checked(stream.read())
+
+
+def _read_from_tar(member: TarPicture) -> bytes:
+    return _checked(read_member(member.tar, member.start, member.size))
+
+
+def _checked(picture: bytes) -> bytes:
     if len(picture) > LENGTH_MASK - IMAGE_HEADER.size:
         raise BadRecordError(f"it has {len(picture)} bytes, a record holds {LENGTH_MASK - IMAGE_HEADER.size}")
     check_picture(picture)
     return picture
 
 
-def _read_resized(root: Path, options: Options, file: PictureFile) -> bytes:
+def _with_options(read: Callable[[Picture], bytes], options: Options) -> Callable[[Picture], bytes]:
+    return read if options.resize is None else partial(_read_resized, read, options)
+
+
+def _read_resized(read: Callable[[Picture], bytes], options: Options, item: Picture) -> bytes:
     """The picture with its short side scaled down; its own bytes when it is no larger."""
-    picture = _read(root, file)
+    picture = read(item)
     image = decode(picture)
     height, width = image.shape[:2]
     factor = options.resize / min(height, width)
@@ -105,7 +146,7 @@ def _read_resized(root: Path, options: Options, file: PictureFile) -> bytes:
 def _idx_data_set(folder: Path) -> DataSet:
     paths = {split: idx_files(folder, prefix) for split, prefix in SPLITS.items()}
     pictures = {split: _idx_pictures(*pair) for split, pair in paths.items()}
-    most_bytes = sum(picture.pixels.nbytes + 1000 for part in pictures.values() for picture in part)
+    most_bytes = sum(picture.size + _RECORD_BYTES for part in pictures.values() for picture in part)
     print_of_all = _idx_fingerprint([path for pair in paths.values() for path in pair])
     classes = class_names(paths["train"][1])
     return DataSet(classes, pictures["train"], pictures["val"], _encode, print_of_all, most_bytes, 0, files=False)

@@ -4,7 +4,7 @@ import json
 import os
 import shutil
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from trainer import __version__
-from trainer.data.data_set import DataSet, Options, find_data_set
-from trainer.data.framing import IMAGE_HEADER, PART_HEAD, BadRecordError
+from trainer.data.data_set import DataSet, Options, Picture, find_data_set
+from trainer.data.framing import BadRecordError
 from trainer.data.manifest import manifest_path, read_manifest
 from trainer.data.ordered import in_threads
 from trainer.data.record_writer import RecordWriter, partial_name
@@ -35,9 +35,9 @@ class Packed:
 
 
 def pack(source: Path, out: Path, options: Options, threads: int, progress: Progress) -> Packed:
-    """Packs a data set into train.* and val.* in `out`; nothing when it was packed from the same files before.
+    """Packs a data set into train.* and val.* in `out`; not the one that was packed from the same files before.
 
-    Damaged pictures are left out and listed in the manifests (`rejected`). `progress` gets the number of pictures.
+    Damaged pictures are left out and listed in the manifests (`rejected`). `progress` gets the bytes to read.
     DataError, DiskError. A file has its final name only once it is whole.
     """
     data_set = find_data_set(source, options)
@@ -47,9 +47,9 @@ def pack(source: Path, out: Path, options: Options, threads: int, progress: Prog
         return Packed(False, before["train"], before["val"], data_set.ignored)
     try:
         _make_room(out, data_set)
-        with progress(len(data_set.train) + len(data_set.val)) as advance:
+        with progress(data_set.most_bytes) as advance:
             after = {
-                name: _write(rec, getattr(data_set, name), data_set, source, threads, advance)
+                name: before[name] or _write(rec, getattr(data_set, name), data_set, source, threads, advance)
                 for name, rec in recs.items()
             }
     except OSError as error:
@@ -71,41 +71,43 @@ def _unchanged(rec: Path, data_set: DataSet) -> dict | None:
 
 def _make_room(out: Path, data_set: DataSet) -> None:
     out.mkdir(parents=True, exist_ok=True)
-    pictures = len(data_set.train) + len(data_set.val)
-    needed = data_set.most_bytes + pictures * (PART_HEAD.size + IMAGE_HEADER.size + 3)
-    free = shutil.disk_usage(out).free
+    needed, free = data_set.most_bytes, shutil.disk_usage(out).free
     if needed > free:
         raise DiskError(f"{out}: packing needs up to {needed / 1e6:,.0f} MB free there, got {free / 1e6:,.0f} MB")
 
 
 def _write(
-    rec: Path, items: Sequence, data_set: DataSet, source: Path, threads: int, advance: Advance
+    rec: Path, items: Iterable[Picture], data_set: DataSet, source: Path, threads: int, advance: Advance
 ) -> dict[str, Any]:
     """One .rec with all that belongs to it; the manifest goes first and comes last, as it vouches for the others."""
     manifest_path(rec).unlink(missing_ok=True)
-    rejected: dict[int, str] = {}
+    names: dict[int, str] = {}
+    labels: dict[int, int] = {}
+    rejected: list[dict] = []
     with RecordWriter(rec) as writer:
-        for key, (picture, reason) in enumerate(in_threads(partial(_load, data_set.load), items, threads)):
+        for key, (item, picture, reason) in enumerate(in_threads(partial(_load, data_set.load), items, threads)):
             if picture is None:
-                rejected[key] = reason
+                rejected.append({"file": item.name, "reason": reason})
             else:
-                writer.write(key, items[key].label, picture)
-            advance(1)
+                writer.write(key, item.label, picture)
+                names[key], labels[key] = item.name, item.label
+            advance(item.size)
         if not writer.records:
             raise DataError(
-                f"{source}: none of the {len(items)} pictures for {rec.name} is whole, the first: "
-                f"{items[0].name}: {rejected[0]}"
+                f"{source}: none of the {len(rejected)} pictures for {rec.name} is whole"
+                + (", the first: {file}: {reason}".format(**rejected[0]) if rejected else "")
             )
         writer.publish()
     if data_set.files:
-        _write_list(rec.with_suffix(".lst"), items, rejected)
-    manifest = _manifest(writer, items, rejected, data_set, source)
+        _write_list(rec.with_suffix(".lst"), names, labels)
+    manifest = _manifest(writer, Counter(labels.values()), rejected, data_set, source)
     _publish_text(manifest_path(rec), [json.dumps(manifest, indent=1) + "\n"])
     return manifest
 
 
-def _manifest(writer: RecordWriter, items: Sequence, rejected: dict, data_set: DataSet, source: Path) -> dict[str, Any]:
-    counts = Counter(item.label for key, item in enumerate(items) if key not in rejected)
+def _manifest(
+    writer: RecordWriter, counts: Counter, rejected: list[dict], data_set: DataSet, source: Path
+) -> dict[str, Any]:
     return {
         "records": writer.records,
         "label_width": 1,
@@ -113,17 +115,15 @@ def _manifest(writer: RecordWriter, items: Sequence, rejected: dict, data_set: D
         "class_counts": [counts[label] for label in range(len(data_set.classes))],
         **writer.digests,
         "rec_bytes": writer.bytes,
-        "rejected": [{"file": items[key].name, "reason": reason} for key, reason in rejected.items()],
+        "rejected": rejected,
         "source": str(source.resolve()),
         "fingerprint": data_set.fingerprint,
         "version": __version__,
     }
 
 
-def _write_list(path: Path, items: Sequence, rejected: dict) -> None:
-    _publish_text(
-        path, (f"{key}\t{item.label:f}\t{item.name}\n" for key, item in enumerate(items) if key not in rejected)
-    )
+def _write_list(path: Path, names: dict[int, str], labels: dict[int, int]) -> None:
+    _publish_text(path, (f"{key}\t{labels[key]:f}\t{name}\n" for key, name in names.items()))
 
 
 def _publish_text(path: Path, lines: Iterable[str]) -> None:
@@ -135,10 +135,10 @@ def _publish_text(path: Path, lines: Iterable[str]) -> None:
     os.replace(unfinished, path)
 
 
-def _load(load: Callable, item: Any) -> tuple[bytes | None, str]:
+def _load(load: Callable[[Picture], bytes], item: Picture) -> tuple[Picture, bytes | None, str]:
     try:
-        return load(item), ""
+        return item, load(item), ""
     except BadRecordError as error:
-        return None, error.reason
+        return item, None, error.reason
     except OSError as error:
-        return None, error.strerror
+        return item, None, error.strerror

@@ -1,7 +1,8 @@
 """What the report draws, as plain data: page/charts.js turns it into pictures in the reader's colours.
 
 A chart: {id, title, unit, x_title, y_range or None, stacked, series, marks}. A series: {name, x, y, colour, style},
-where colour names a variable of page/report.css and style is "line", "faint" or "points". Marks: trainer.observe.marks.
+where colour names a variable of page/report.css and style is "line", "faint", "points" or "dash".
+Marks: trainer.observe.marks.
 """
 
 from bisect import bisect_right
@@ -19,9 +20,9 @@ _CPU_WINDOWS = 200
 _CPU_COLOURS = {"user": "blue", "system": "violet", "iowait": "orange", "idle": "grey"}
 
 
-def charts(history: History, samples: Sequence[dict]) -> list[dict]:
-    """Every chart for which there is data."""
-    drawn = [*_learning_charts(history), *_time_charts(history, samples)]
+def charts(history: History, samples: Sequence[dict], roof: float | None = None) -> list[dict]:
+    """Every chart for which there is data. roof: images/s that the run could train at best, None: not known."""
+    drawn = [*_learning_charts(history), *_time_charts(history, samples, roof)]
     return [chart for chart in drawn if any(is_number(y) for line in chart["series"] for y in line["y"])]
 
 
@@ -47,14 +48,21 @@ def _learning_charts(history: History) -> list[dict]:
     ]
 
 
-def _time_charts(history: History, samples: Sequence[dict]) -> list[dict]:
+def time_axis(history: History, end: float) -> tuple[float, str]:
+    """Seconds of the unit in which a run until `end` is told, and the axis's title."""
+    seconds = end - history.starts[0]["t"]
+    unit_seconds, unit = next((size, unit) for least, size, unit in _UNITS if seconds >= least)
+    return unit_seconds, f"Time since the first start ({unit})"
+
+
+def _time_charts(history: History, samples: Sequence[dict], roof: float | None) -> list[dict]:
     if not history.starts:
         return []
     starts = [start["t"] for start in history.starts]
     steps = _with_gaps(history.all_steps, starts)
     load = _with_gaps([entry for entry in samples if is_number(entry.get("t")) and entry["t"] >= starts[0]], starts)
     end = max(starts[0], *(row["t"] for row in steps[-1:] + load[-1:]), history.ended)
-    unit_seconds, unit = next((seconds, unit) for least, seconds, unit in _UNITS if end - starts[0] >= least)
+    unit_seconds, x_title = time_axis(history, end)
 
     def elapsed(row: dict) -> float:
         return (row["t"] - starts[0]) / unit_seconds
@@ -64,14 +72,17 @@ def _time_charts(history: History, samples: Sequence[dict]) -> list[dict]:
     cpu = {state: smooth(numbers(load, "cpu", state), _CPU_WINDOWS) for state in _CPU_COLOURS}
     memory = scaled(numbers(load, "host_memory", "available_mb"), 1e-3)
     moments = marks(history, lambda event, _: elapsed(event))
-    axis = {"x_title": f"Time since the first start ({unit})", "marks": _but_checkpoints(moments), "y_range": [0, None]}
+    axis = {"x_title": x_title, "marks": _but_checkpoints(moments), "y_range": [0, None]}
     shares = axis | {"y_range": [0, 100]}
     return [
         _chart(
             "speed",
             "Training speed",
             "images per second",
-            _noisy(step_x, "images/s", "blue", numbers(steps, "images_per_second")),
+            [
+                *_noisy(step_x, "images/s", "blue", numbers(steps, "images_per_second")),
+                *([_line([0, elapsed({"t": end})], "roof", "good", [roof, roof], "dash")] if roof and steps else []),
+            ],
             **axis | {"marks": moments},
         ),
         _chart("data-wait", "Waiting for data", "% of the time", _noisy(step_x, "waiting", "orange", wait), **shares),
@@ -105,6 +116,11 @@ def _noisy(x: Series, name: str, colour: str, values: Series) -> list[dict]:
         _line(x, f"{name}, each reading", "faint", values, "faint"),
         _line(x, f"{name}, smoothed", colour, smoothed),
     ]
+
+
+def curve(x: Series, name: str, colour: str, values: Series, style: str = "line") -> dict:
+    """One series, thinned out; of style "line" smoothed, too."""
+    return _line(x, name, colour, smooth(values, _NOISE_WINDOWS) if style == "line" else values, style)
 
 
 def _line(x: Series, name: str, colour: str, values: Series, style: str = "line") -> dict:

@@ -23,6 +23,8 @@ _POWER = pynvml.nvmlClocksThrottleReasonSwPowerCap | pynvml.nvmlClocksThrottleRe
 # Older boards (K80) only say that the hardware slowed down, for heat or power: by the temperature it is heat.
 _EITHER = pynvml.nvmlClocksThrottleReasonHwSlowdown
 _HOT_CELSIUS = 80
+# Memory errors since the driver was loaded that ECC could not correct: the run's numbers may be wrong.
+_UNCORRECTED = (pynvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED, pynvml.NVML_VOLATILE_ECC)
 # Errors after which NVML has to be started again.
 _BROKEN = (
     pynvml.NVML_ERROR_UNINITIALIZED, pynvml.NVML_ERROR_DRIVER_NOT_LOADED, pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH,
@@ -109,7 +111,7 @@ def _identity(handle) -> dict | None:
 def _measures(handle) -> dict:
     """util in %, MB of 10^6 bytes, W, MHz, degrees Celsius; null is what this device cannot tell."""
     if handle is None:
-        return {**dict.fromkeys(MEASURES), "throttle": None}
+        return {**dict.fromkeys(MEASURES), "throttle": None, "ecc_errors": None}
     util = _try(pynvml.nvmlDeviceGetUtilizationRates, handle)
     memory = _try(pynvml.nvmlDeviceGetMemoryInfo, handle)
     milliwatts = _try(pynvml.nvmlDeviceGetPowerUsage, handle)
@@ -122,6 +124,7 @@ def _measures(handle) -> dict:
         "sm_clock_mhz": _try(pynvml.nvmlDeviceGetClockInfo, handle, pynvml.NVML_CLOCK_SM),
         "temperature_c": temperature,
         "throttle": _throttle(_try(pynvml.nvmlDeviceGetCurrentClocksThrottleReasons, handle), temperature),
+        "ecc_errors": _try(pynvml.nvmlDeviceGetTotalEccErrors, handle, *_UNCORRECTED),
     }
 
 

@@ -69,8 +69,8 @@ def read_history(events: Iterable[dict]) -> History:
     """The history that the events tell. Unknown kinds, and events without a number that they need, are passed over."""
     history = History()
     for event in events:
-        if _is_usable(event):
-            _add(history, event)
+        if is_usable(event):
+            add(history, event)
     return history
 
 
@@ -85,13 +85,15 @@ def resumed_step(start: dict) -> int:
     return step if is_number(step) else 0
 
 
-def _is_usable(event: dict) -> bool:
+def is_usable(event: dict) -> bool:
+    """Whether it is of a kind that a history keeps, and has the numbers that it needs."""
     kind = event.get("kind")
     known = isinstance(kind, str) and (kind in _LISTS or kind == "bad_record")
     return known and is_number(event.get("t")) and (kind not in _WITH_STEP or is_number(event.get("step")))
 
 
-def _add(history: History, event: dict) -> None:
+def add(history: History, event: dict) -> None:
+    """One more usable event, newer than all before."""
     kind = event["kind"]
     if kind == "interrupted":  # told by the start after it: its time is not the end of anything
         history.interruptions.append(event)

@@ -36,12 +36,13 @@ def summarise(run: Run, history: History) -> dict:
     notice_to_durable_seconds: of the last stop on request, from the request to the checkpoint on disk.
     bad_records: different records skipped.
     model: paths of the exported files, {} before the export.
-    per_epoch: one entry a validation in force: step, epoch, top1, top5, loss, train_loss (mean since the one before).
+    per_epoch: one entry a validation in force: step, epoch, top1, top5, loss, train_loss (mean since the one before),
+        cold: whether the data's volume was being read for the first time meanwhile: its speed means nothing.
     """
     last = _last(history.validations)
     stop = history.stop or {}
     steps = _steps(history)
-    state = _state(run, history)
+    state = state_of(run, history)
     return {
         "run": run.name,
         "version": history.start.get("version"),
@@ -75,12 +76,26 @@ def summarise(run: Run, history: History) -> dict:
     }
 
 
-def _state(run: Run, history: History) -> str:
+def state_of(run: Run, history: History) -> str:
+    """`state` of `summarise`."""
     if history.stop is not None:
         return _STATES.get(history.stop.get("reason"), "failed")
     if lease.holder(run) is not None:
         return "running"
     return "interrupted" if history.starts else "not started"
+
+
+def seconds_left(step: dict, start: dict, state: str, now: float) -> float | None:
+    """Until the run ends, as its newest step event told it, less the time since then while it trains.
+
+    None: unknown, as before the first step of the newest start.
+    """
+    if state == "finished":
+        return 0.0
+    left = step.get("seconds_left")
+    if not is_number(left) or step["t"] < start.get("t", step["t"]):
+        return None
+    return max(0.0, round(left - (now - step["t"] if state == "running" else 0.0), 1))
 
 
 def _interrupted_by(run: Run, history: History, state: str) -> str | None:
@@ -124,14 +139,12 @@ def _samples(history: History) -> int:
 def _per_epoch(history: History) -> list[dict]:
     rows, after = [], 0
     for event in history.validations:
-        losses = [
-            step["loss"]
-            for step in history.steps
-            if after < step["step"] <= event["step"] and is_number(step.get("loss"))
-        ]
+        steps = [step for step in history.steps if after < step["step"] <= event["step"]]
+        losses = [step["loss"] for step in steps if is_number(step.get("loss"))]
         train_loss = sum(losses) / len(losses) if losses else None
         known = {key: event.get(key) for key in ("step", "epoch", "top1", "top5", "loss", "seconds")}
-        rows.append({**known, "train_loss": train_loss})
+        cold = any(step.get("cold_volume") is True for step in steps)
+        rows.append({**known, "train_loss": train_loss, "cold": cold})
         after = event["step"]
     return rows
 

@@ -5,6 +5,7 @@ import time
 from collections import deque
 from pathlib import Path
 
+from trainer import volume
 from trainer.observe.history import is_number
 from trainer.observe.tail import Follower
 from trainer.run import Run
@@ -80,8 +81,10 @@ class TrainingState:
     def _optional(self, now: float) -> dict:
         gpus = sum(device.startswith("gpu") for device in self.devices)
         found = {"gpus_expected": gpus} if self.devices else {}
-        asked = (self._start.get("config") or {}).get("decode_threads")
+        config = self._start.get("config") or {}
+        asked = config.get("decode_threads")
         found |= {"decode_threads_asked": asked} if is_number(asked) else {}
+        found |= {"cold_volume": True} if config and volume.warm_up(Path(config["data_train"])) else {}
         roof = read_roof(self._tuning)
         found |= {"roof_images_per_second": roof} if roof else {}
         share = self._checkpoint_share(now)

@@ -35,6 +35,24 @@ def full_text(diagnosis: Diagnosis) -> str:
     return "\n\n".join([*parts, "\n".join([seen, *lacks])])
 
 
+def in_words(found: Diagnosis) -> dict:
+    """{verdict, title, text, advice, evidence, confidence, speed, roof, roof_is_estimated, attained, losses}.
+
+    losses: [{verdict, title, cost (images/s)}], the dearest first.
+    """
+    return {
+        "verdict": found.verdict, "title": TITLES[found.verdict], "text": one_line(found),
+        "advice": found.ranked[0].advice, "evidence": list(found.ranked[0].evidence),
+        "confidence": found.ranked[0].confidence, "speed": found.images_per_second,
+        "roof": found.roof_images_per_second, "roof_is_estimated": found.roof_is_estimated, "attained": found.attained,
+        "losses": [
+            {"verdict": one.verdict, "title": TITLES[one.verdict], "cost": one.cost_images_per_second}
+            for one in found.ranked
+            if one.cost_images_per_second > 0
+        ],
+    }  # fmt: skip
+
+
 def _finding_text(finding: Finding) -> str:
     lines = [f"{finding.verdict}: {TITLES[finding.verdict]}"]
     lines.append(f"  {', '.join([*_cost(finding), f'confidence {percent(finding.confidence, 0)}'])}")

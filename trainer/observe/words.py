@@ -11,7 +11,7 @@ STATES = {
     "interrupted": ("Interrupted", "!"),
     "not started": ("Not started", "–"),
 }
-MARKS = {"checkpoint": "checkpoint", "resume": "resumed", "stop": "stopped"}
+MARKS = {"checkpoint": "checkpoint", "resume": "resumed", "stop": "stopped", "interrupted": "interrupted"}
 _REASONS = {
     "finished": "all epochs done",
     "signal": "a signal asked for it",
@@ -39,6 +39,10 @@ def number(value: float | None) -> str:
     if float(value).is_integer() or abs(value) >= 1000:
         return f"{value:,.0f}"
     return f"{value:.4g}"
+
+
+def dollars(usd: float | None) -> str:
+    return "–" if usd is None else f"${usd:,.2f}"
 
 
 def duration(seconds: float | None) -> str:

@@ -13,7 +13,8 @@ from trainer.spot import owner
 from trainer.spot.local import directory_of, is_file_whole, newest_whole, read_checksums
 from trainer.spot.place import PlaceError, place_of
 
-_LOGS = ("events.jsonl", "samples.jsonl")
+# The events come after what the run was tuned to: they say that it has begun, and whoever has begun is not tuned.
+_LOGS = ("tuning.json", "events.jsonl", "samples.jsonl")
 
 
 class DamagedError(DataError):
@@ -23,6 +24,7 @@ class DamagedError(DataError):
 def fetch(run: Run, config: Config, say: Callable[[str], None]) -> None:
     """Brings what the second place has and the run directory has not, if the newest whole checkpoint is over there.
 
+    A run directory without events gets those of the second place, and what the run was tuned to.
     Files are checked against their SHA-256 before they get their names; a damaged checkpoint is passed over. When the
     place cannot be reached, a run that has a checkpoint here goes on from it; PlaceError when it has none: training
     from the start would throw away the run. DataError when nothing here or there is whole.
@@ -34,6 +36,8 @@ def fetch(run: Run, config: Config, say: Callable[[str], None]) -> None:
         if latest.copies and (here is None or latest.copies[0].position > here.copy.position):
             say(f"{config.checkpoint_mirror} has step {latest.copies[0].step:,}, {_here(here)}: bringing it here")
             _bring_all(place, run, latest, here, say)
+        if latest.copies and not run.events.exists():
+            _bring_logs(place, run)
     except (PlaceError, OSError) as error:
         if here is None:
             raise PlaceError(
@@ -64,8 +68,6 @@ def _bring_all(place, run: Run, latest: owner.Latest, here, say) -> None:
             "no checkpoint of the mirror is whole, and none is here; to train from the start, give the run another "
             "name or another checkpoint_mirror"
         )
-    if newest and not run.events.exists():
-        _bring_logs(place, run)
 
 
 def _bring(place, run: Run, copy: owner.Copy) -> None:

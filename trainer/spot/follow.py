@@ -107,7 +107,8 @@ class Follower:
             return
         started = time.monotonic()
         owners.check(self.place, self.latest)
-        logs = [path for path in (self.run.config, self.run.events, self.run.samples) if path.exists()]
+        told = (self.run.config, self.run.tuning, self.run.events, self.run.samples)
+        logs = [path for path in told if path.exists()]
         now = {path: path.stat().st_mtime_ns for path in logs}
         for path in now:
             if self.logs_sent.get(path) != now[path]:

@@ -6,6 +6,7 @@ import signal
 import socket
 import threading
 import time
+from collections.abc import Callable
 
 
 class StopRequest:
@@ -22,14 +23,24 @@ class StopRequest:
         self.asked_at: float | None = None
         self.deadline: float | None = None
         self._lock, self._save = threading.Lock(), threading.Event()
+        self._when_asked: Callable[[], None] = lambda: None
 
     def ask(self, reason: str, deadline: float | None = None) -> None:
         """Asks to stop. The first reason and the nearest deadline count."""
         with self._lock:
             if deadline is not None:
                 self.deadline = min(deadline, self.deadline or deadline)
-            if self.reason is None:
+            first = self.reason is None
+            if first:
                 self.asked_at, self.reason = time.monotonic(), reason
+        if first:
+            self._when_asked()
+
+    def when_asked(self, call: Callable[[], None]) -> None:
+        """Calls it once somebody asks, in the thread of who asks; now when somebody has."""
+        self._when_asked = call
+        if self:
+            call()
 
     def ask_save(self) -> None:
         """Asks for a checkpoint at the next step, and to go on."""

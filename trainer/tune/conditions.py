@@ -1,15 +1,45 @@
 """Whether this is a good moment to measure: another process at work, or a volume read for the first time, spoil it."""
 
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import psutil
 
+from trainer import volume
+from trainer.errors import DataError
 from trainer.tune.disk import is_cold
 
 _LOOK_SECONDS = 1.0
 # Of all processors together.
 _BUSY_SHARE = 0.15
+# The warm-up says how far it is every 5 s, and starts again by itself 5 s after an error.
+_WARM_UP_LOOK_SECONDS = 1.0
+_WARM_UP_SAY_SECONDS = 30.0
+_WARM_UP_STANDSTILL_SECONDS = 60.0
+
+
+def wait_until_warm(
+    data_train: Path, say: Callable[[str], None], stop, standstill_seconds: float = _WARM_UP_STANDSTILL_SECONDS
+) -> None:
+    """Returns once the data's volume has been read for the first time, or somebody asks to stop.
+
+    DataError when the reading stands still: what is measured on such a volume is wrong, and a run keeps it.
+    """
+    read_bytes, moved, said = None, 0.0, -_WARM_UP_SAY_SECONDS
+    while (found := volume.warm_up(data_train)) and not stop:
+        now = time.monotonic()
+        if found.get("bytes_read") != read_bytes:
+            read_bytes, moved = found.get("bytes_read"), now
+        if now - moved > standstill_seconds:
+            raise DataError(
+                f"{data_train}: its volume must be read once before anything is measured on it; that has stood still "
+                f"for {standstill_seconds:g} s, got {volume.words(found)}; see journalctl -u data-volume-warm-up"
+            )
+        if now - said >= _WARM_UP_SAY_SECONDS:
+            said = now
+            say(f"waiting until the volume of {data_train} is warm: {volume.words(found)}")
+        time.sleep(_WARM_UP_LOOK_SECONDS)
 
 
 def warnings(data_train: Path) -> dict[str, str]:

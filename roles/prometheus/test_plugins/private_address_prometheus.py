@@ -9,7 +9,8 @@ def is_private_address(text):
         address = ipaddress.ip_address(text)
     except ValueError:
         return False
-    return address.is_private and not address.is_unspecified
+    plain = getattr(address, "ipv4_mapped", None) or address  # ::ffff:0.0.0.0 is the wildcard, too
+    return plain.is_private and not plain.is_unspecified
 
 
 class TestModule:

@@ -1,5 +1,5 @@
 #!/usr/bin/python
-"""trainer.service as it should be: training, with what is on disk now, or finished."""
+"""The trainer's units as they should be: training, or finished, and watched, all with what is on disk now."""
 
 import hashlib
 import json
@@ -9,51 +9,74 @@ from ansible.module_utils.basic import AnsibleModule
 
 DOCUMENTATION = """
 module: trainer_service
-short_description: Let the trainer's unit run
+short_description: Let the trainer's units run
 description:
-  - Ends when steps flow (the unit is then active), or with the end of the unit's journal.
+  - Ends when steps flow and the page is served (the units are then active), or with the end of a unit's journal.
+  - The timer that powers an idle host off runs if it is to, and counts from the start of the trainer anew.
+  - The timer that powers off a rented host that nobody configures ends when steps flow.
   - A trainer that was started from other files is drained (it writes a checkpoint and ends) and started anew.
-  - A finished run is left alone.
+  - A finished run is left alone; its monitor runs on.
 options:
   run_directory: {type: path, required: true, description: The run's directory.}
-  revision_file: {type: path, required: true, description: Where a start notes the digest of its files.}
-  revision_of: {type: list, elements: path, required: true, description: The files that a start is made from.}
+  units:
+    type: dict
+    required: true
+    description:
+      - The units in the order of their start, each with the files that a start is made from.
+      - A start notes their digest in /run/UNIT/revision.
+  power_off: {type: bool, required: true, description: Whether the host powers itself off when it is idle.}
 author: The authors of this project
 """
-UNIT = "trainer.service"
+TRAINER = "trainer.service"
+POWER_OFF = "trainer-power-off.timer"
+UNCONFIGURED = "unconfigured-power-off.timer"  # of role spot_instance, from the first boot on
 JOURNAL_LINES = 30
 
 
 def main():
     module = AnsibleModule(
         argument_spec={
-            "run_directory": {"type": "path", "required": True}, "revision_file": {"type": "path", "required": True},
-            "revision_of": {"type": "list", "elements": "path", "required": True},
+            "run_directory": {"type": "path", "required": True}, "units": {"type": "dict", "required": True},
+            "power_off": {"type": "bool", "required": True},
         },
         supports_check_mode=True,
     )
     attempt(module, ["systemctl", "daemon-reload"])
-    changed = enable(module)
-    action = needed(module)
-    if action and not module.check_mode:
-        start(module, action)
-    module.exit_json(changed=changed or bool(action), action=action or "none")
+    changed = [enable(module), switch(module, POWER_OFF, module.params["power_off"])]
+    actions = {unit: bring(module, unit, files) for unit, files in module.params["units"].items()}
+    changed += [switch(module, UNCONFIGURED, False), *actions.values()]
+    module.exit_json(changed=any(changed), actions=actions)
 
 
 def enable(module):
-    code, _, _ = module.run_command(["systemctl", "is-enabled", "--quiet", UNIT])
+    code, _, _ = module.run_command(["systemctl", "is-enabled", "--quiet", TRAINER])
     if code and not module.check_mode:
-        attempt(module, ["systemctl", "enable", "trainer.service", "trainer-monitor.service"])
+        attempt(module, ["systemctl", "enable", *module.params["units"]])
     return bool(code)
 
 
-def needed(module):
-    """"start", "restart" or nothing."""
-    active = module.run_command(["systemctl", "is-active", UNIT])[1].strip()
+def switch(module, timer, wanted):
+    code, _, _ = module.run_command(["systemctl", "is-active", "--quiet", timer])
+    if (code == 0) == wanted:
+        return False
+    if not module.check_mode:
+        attempt(module, ["systemctl", "enable" if wanted else "disable", "--now", timer])
+    return True
+
+
+def bring(module, unit, files):
+    """What was needed: "start", "restart" or nothing."""
+    action = needed(module, unit, files)
+    if action and not module.check_mode:
+        start(module, unit, action)
+    return action
+
+
+def needed(module, unit, files):
+    active = module.run_command(["systemctl", "is-active", unit])[1].strip()
     if active in ("active", "activating", "reloading"):
-        same = read(module.params["revision_file"]) == revision(module.params["revision_of"])
-        return "" if same else "restart"
-    return "" if is_finished(module) else "start"
+        return "" if read(f"/run/{unit.removesuffix('.service')}/revision") == revision(files) else "restart"
+    return "" if unit == TRAINER and is_finished(module) else "start"
 
 
 def is_finished(module):
@@ -64,15 +87,12 @@ def is_finished(module):
 
 
 def revision(files):
-    """As service.py makes it."""
-    digest = hashlib.sha256()
-    for name in files:
-        content = b""
-        if os.path.exists(name):
-            with open(name, "rb") as file:
-                content = file.read()
-        digest.update(hashlib.sha256(content).digest())
-    return digest.hexdigest()
+    """As sha256sum prints it in the unit, which passes over a file that is not there."""
+    lines = []
+    for name in filter(os.path.exists, files):
+        with open(name, "rb") as file:
+            lines.append(f"{hashlib.sha256(file.read()).hexdigest()}  {name}\n")
+    return "".join(lines)
 
 
 def read(path):
@@ -83,17 +103,19 @@ def read(path):
         return ""
 
 
-def start(module, action):
+def start(module, unit, action):
     """A start after a crash loop is a new beginning: its counter is set back."""
-    module.run_command(["systemctl", "reset-failed", UNIT])
-    code, out, err = module.run_command(["systemctl", action, UNIT])
+    module.run_command(["systemctl", "reset-failed", unit])
+    if unit == TRAINER:
+        module.run_command(["systemctl", "try-restart", POWER_OFF])
+    code, out, err = module.run_command(["systemctl", action, unit])
     if code == 0:
         return
     _, journal, _ = module.run_command(
-        ["journalctl", "-u", UNIT, "-n", str(JOURNAL_LINES), "--no-pager", "-o", "cat"]
+        ["journalctl", "-u", unit, "-n", str(JOURNAL_LINES), "--no-pager", "-o", "cat"]
     )
-    module.run_command(["systemctl", "stop", UNIT])  # or it goes on trying while nobody looks
-    module.fail_json(msg=f"Failed to {action} training: {(out + err).strip()}\nThe end of its journal:\n{journal}")
+    module.run_command(["systemctl", "stop", unit])  # or it goes on trying while nobody looks
+    module.fail_json(msg=f"Failed to {action} {unit}: {(out + err).strip()}\nThe end of its journal:\n{journal}")
 
 
 def attempt(module, command):

@@ -40,6 +40,7 @@ S3_NAMES = {
     "ListBuckets": "ListAllMyBuckets",
     "ListObjectVersions": "ListBucketVersions",
     "ListMultipartUploads": "ListBucketMultipartUploads",
+    "ListParts": "ListMultipartUploadParts",
     "GetPublicAccessBlock": "GetBucketPublicAccessBlock",
     "PutPublicAccessBlock": "PutBucketPublicAccessBlock",
     "DeletePublicAccessBlock": "PutBucketPublicAccessBlock",
@@ -52,6 +53,7 @@ S3_NAMES = {
     "GetBucketAccelerateConfiguration": "GetAccelerateConfiguration",
     "GetBucketNotificationConfiguration": "GetBucketNotification",
     "GetObjectLockConfiguration": "GetBucketObjectLockConfiguration",
+    "ListBucketInventoryConfigurations": "GetInventoryConfiguration",
 }
 UNLOGGED = {"Action", "Version", "UserData", "PublicKeyMaterial"}
 
@@ -69,6 +71,8 @@ class Call:
         needed = [f"{self.service}:{name}"]
         if self.service == "ec2" and self._has("TagSpecification"):
             needed.append("ec2:CreateTags")
+        if self.action == "CreateRole" and self._has("Tags."):
+            needed.append("iam:TagRole")
         if self.action == "AddRoleToInstanceProfile" or self._has("IamInstanceProfile."):
             needed.append("iam:PassRole")
         return needed

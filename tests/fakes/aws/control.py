@@ -7,7 +7,7 @@ from typing import Any
 
 from werkzeug.wrappers import Request, Response
 
-from . import instances, ledger, market
+from . import instances, ledger, machines, market
 from .regions import set_regions
 from .scenario import Scenario
 from .world import world
@@ -59,17 +59,13 @@ def _costly(ec2: Any) -> list[dict[str, Any]]:
 
 def _instance(body: str) -> tuple[Any, dict[str, Any]]:
     asked = json.loads(body)
-    for region in world().scenario.region_names():
-        for one in instances.backend(region).all_instances():
-            if one.id == asked["instance"]:
-                return one, asked
-    raise ValueError(f"there is no instance {asked['instance']}")
+    return instances.find(asked["instance"]), asked
 
 
 def _interrupt(body: str) -> dict[str, str]:
     """AWS takes a spot instance back."""
     instance, _ = _instance(body)
-    instances.end(instance, "Server.SpotInstanceTermination", "Spot instance termination")
+    instances.end(instance, *instances.TAKEN_BACK)
     return {"state": instance.state}
 
 
@@ -104,6 +100,8 @@ ACTIONS: dict[tuple[str, str], Callable[[str], Any]] = {
     ("GET", "calls"): _calls,
     ("GET", "state"): _state,
     ("GET", "bill"): lambda _: ledger.bill(),
+    ("GET", "machines"): machines.machines,
+    ("POST", "booted"): machines.booted,
     ("POST", "interrupt"): _interrupt,
     ("POST", "power_off"): _power_off,
     ("POST", "console"): _console,

@@ -4,7 +4,7 @@ from typing import Any
 
 from moto.core.responses import ActionResult
 from moto.ec2.exceptions import EC2ClientError
-from moto.ec2.models.elastic_block_store import Volume
+from moto.ec2.models.elastic_block_store import Volume, VolumeAttachment
 from moto.ec2.responses import EC2Response
 from moto.ec2.responses.elastic_block_store import ElasticBlockStore
 
@@ -24,7 +24,13 @@ def patch_volumes() -> None:
 
     Volume.__init__ = init
     Volume.forced_status = ""
+    VolumeAttachment.delete_on_termination = property(_ends_with_instance)
     Volume.status = property(lambda self: self.forced_status or ("in-use" if self.attachment else "available"))
+
+
+def _ends_with_instance(attachment: VolumeAttachment) -> bool:
+    mapping = attachment.instance.block_device_mapping.get(attachment.device)
+    return bool(mapping and mapping.delete_on_termination)
 
 
 def create_volume(call: EC2Response) -> ActionResult:

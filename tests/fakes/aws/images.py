@@ -25,9 +25,11 @@ def patch_images() -> None:
                     "VolumeType": "gp3",
                     "Encrypted": bool(self.ebs_snapshot.encrypted),
                 },
-            }
+            },
+            *({"DeviceName": name, "Ebs": {"VolumeSize": size}} for name, size in self.data_disks.items()),
         ]
     )
+    Ami.data_disks = {}
 
 
 def make_image(region: str, image_id: str, name: str, **options: Any) -> Ami:
@@ -45,15 +47,18 @@ def create_image(call: EC2Response) -> dict[str, Any]:
     call.error_on_dryrun()
     instance = call.ec2_backend.get_instance(call._get_param("InstanceId"))
     _check_name(call)
-    roots = [one for one in instance.block_device_mapping.values() if one.size]
+    left_out = [one["DeviceName"] for one in call._get_param("BlockDeviceMappings", []) if "NoDevice" in one]
+    disks = {name: one.size for name, one in instance.block_device_mapping.items() if name not in left_out}
+    root = disks.pop(instance.root_device_name, None)
     image = make_image(
         call.region,
         random_ami_id(),
         call._get_param("Name"),
         description=call._get_param("Description", ""),
         architecture=instance.architecture,
-        size_gib=roots[0].size if roots else 8,
+        size_gib=root or 8,
     )
+    image.data_disks = disks
     _start(call, image, world().timing(call.region).image)
     return {"ImageId": image.id}
 

@@ -13,7 +13,9 @@ from moto.core.responses import ActionResult
 from moto.core.utils import camelcase_to_underscores, get_pagination_model, get_service_model
 from moto.ec2.exceptions import EC2ClientError
 from moto.ec2.models.core import TaggedEC2Resource
+from moto.ec2.models.instances import Instance
 from moto.ec2.responses import EC2Response
+from moto.ec2.utils import filter_dict_attribute_mapping
 from moto.moto_api._internal import moto_api_backend
 from moto.servicequotas.responses import ServiceQuotasResponse
 
@@ -91,6 +93,8 @@ def install(new_world: World) -> None:
 def _patch() -> None:
     EC2Response.of_the_double = True
     settings.ENABLE_AMI_VALIDATION = True
+    Instance.client_token = ""
+    filter_dict_attribute_mapping["client-token"] = "client_token"
     addresses.patch_addresses()
     disks.patch_volumes()
     snapshots.patch_snapshots()
@@ -150,6 +154,8 @@ def _heed_tokens(name: str, action: str) -> None:
         if then != parameters:
             text = "Arguments on this idempotent request are inconsistent with arguments used in previous request(s)."
             raise EC2ClientError("IdempotentParameterMismatch", text)
+        if answer is not None and action == "RunInstances":
+            launch.check_not_over(answer)
         if answer is None:
             answer = method(self)
             if key[2]:

@@ -1,6 +1,7 @@
 """Instances from launch to end: states that take time, what they cost, their console."""
 
 import base64
+from datetime import UTC, datetime
 from typing import Any
 
 from moto.core.responses import ActionResult
@@ -14,6 +15,8 @@ from .world import world
 
 ACCOUNT = "123456789012"
 ALIVE = ("pending", "running")
+BY_USER = ("Client.UserInitiatedShutdown", "User initiated shutdown")
+TAKEN_BACK = (ledger.TAKEN_BACK, "Spot instance termination")
 
 
 def backend(region: str) -> Any:
@@ -24,6 +27,15 @@ def all_instances(region: str) -> list[Any]:
     return list(backend(region).all_instances())
 
 
+def find(instance_id: str) -> Any:
+    """The instance, in whatever region it is. Raises ValueError when there is none."""
+    for region in world().scenario.region_names():
+        for one in all_instances(region):
+            if one.id == instance_id:
+                return one
+    raise ValueError(f"there is no instance {instance_id}")
+
+
 def zone_of(call: Call) -> str:
     """The zone that a call's parameters name, themselves or through a subnet; "" without one."""
     if zone := call.parameters.get("Placement.AvailabilityZone") or call.parameters.get("AvailabilityZone"):
@@ -31,8 +43,8 @@ def zone_of(call: Call) -> str:
     subnet_id = call.parameters.get("SubnetId") or call.parameters.get("NetworkInterface.1.SubnetId")
     if not subnet_id or call.service != "ec2":
         return ""
-    found = list(backend(call.region).subnets.get(subnet_id, {}).values())
-    return found[0].availability_zone if found else ""
+    zones = backend(call.region).subnets.values()
+    return next((zone[subnet_id].availability_zone for zone in zones if subnet_id in zone), "")
 
 
 def started(instance: Any, kind: str) -> None:
@@ -66,7 +78,7 @@ def terminate_instances(call: EC2Response) -> ActionResult:
         if instance.disable_api_termination in (True, "true"):
             raise EC2ClientError("OperationNotPermitted", f"The instance '{instance.id}' may not be terminated.")
         row = {"InstanceId": instance.id, "PreviousState": _state(instance)}
-        end(instance, "Client.UserInitiatedShutdown", "User initiated shutdown")
+        end(instance, *BY_USER)
         rows.append(row | {"CurrentState": _state(instance)})
     return ActionResult({"TerminatingInstances": rows})
 
@@ -75,20 +87,31 @@ def _state(instance: Any) -> dict[str, Any]:
     return {"Name": instance.state, "Code": instance.state_code}
 
 
-def end(instance: Any, code: str, message: str) -> None:
-    """Shuts an instance down for good; its spot request is closed, or launches again if it is a persistent one."""
+def end(instance: Any, code: str, message: str, at: float | None = None) -> None:
+    """Shuts an instance down for good; its spot request is closed, or launches again if it is a persistent one.
+
+    at: when, in seconds since the start; left out, now.
+    """
     if instance.state in ("shutting-down", "terminated"):
         return
     set_state(instance, "shutting-down", 32)
-    instance.state_reason.code, instance.state_reason.message = code, f"{code}: {message}"
-    ledger.close(instance)
-    world().later(world().timing(instance.region_name).shutting_down, lambda: _terminated(instance, code, message))
-    spot.instance_ended(instance, code)
+    at = world().offset() if at is None else at
+    _tell_end(instance, code, message, at)
+    ledger.close(instance, at)
+    world().later(world().timing(instance.region_name).shutting_down, lambda: _terminated(instance, code, message, at))
+    spot.instance_ended(instance, code, datetime.fromtimestamp(world().started + at, UTC))
 
 
-def _terminated(instance: Any, code: str, message: str) -> None:
+def _terminated(instance: Any, code: str, message: str, at: float) -> None:
     instance.terminate()
+    _tell_end(instance, code, message, at)
+
+
+def _tell_end(instance: Any, code: str, message: str, at: float) -> None:
+    who = "Service" if code == ledger.TAKEN_BACK else "User"
+    moment = datetime.fromtimestamp(world().started + at, UTC)
     instance.state_reason.code, instance.state_reason.message = code, f"{code}: {message}"
+    instance._reason = f"{who} initiated ({moment:%Y-%m-%d %H:%M:%S} GMT)"
 
 
 def stop_instances(call: EC2Response) -> ActionResult:
@@ -100,6 +123,7 @@ def stop_instances(call: EC2Response) -> ActionResult:
             raise EC2ClientError("UnsupportedOperation", text)
         row = {"InstanceId": instance.id, "PreviousState": _state(instance)}
         instance.stop()
+        spot.instance_stopped(instance)
         set_state(instance, "stopping", 64)
         ledger.close(instance)
         wait = world().timing(instance.region_name).stopping
@@ -113,7 +137,7 @@ def vanish(call: Call) -> None:
     ids = {value for key, value in call.parameters.items() if key.startswith("InstanceId")}
     for instance in all_instances(call.region):
         if instance.id in ids:
-            end(instance, "Server.SpotInstanceTermination", "Spot instance termination")
+            end(instance, *TAKEN_BACK)
 
 
 def describe_instances(call: EC2Response) -> ActionResult:

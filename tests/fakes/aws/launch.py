@@ -24,10 +24,18 @@ def run_instances(call: EC2Response) -> ActionResult:
         mapping.get("Ebs", {}).setdefault("DeleteOnTermination", True)
     result = InstanceResponse.run_instances(call)
     for instance in result.result.instances:
+        instance.client_token = call._get_param("ClientToken", "")
         started(instance, kind)
         if kind == "spot":
             spot.adopt(instance, call)
     return result
+
+
+def check_not_over(answer: ActionResult) -> None:
+    """A token whose instances have ended launches nothing more."""
+    if all(instance.state == "terminated" for instance in answer.result.instances):
+        text = "The client token was used by a request whose instances have been terminated"
+        raise EC2ClientError("IdempotentInstanceTerminated", text)
 
 
 def _check_profile(call: EC2Response) -> None:

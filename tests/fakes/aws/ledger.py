@@ -7,6 +7,8 @@ from moto.ec2.models import EC2Backend
 from . import market
 from .world import world
 
+TAKEN_BACK = "Server.SpotInstanceTermination"
+
 
 def patch_deletions() -> None:
     """Deleting a volume or a snapshot, by whatever way, ends what it costs."""
@@ -29,10 +31,11 @@ def open_row(kind: str, thing: Any, region: str, **facts: Any) -> None:
     world().ledger.append(row | facts)
 
 
-def close(thing: Any) -> None:
+def close(thing: Any, at: float | None = None) -> None:
+    """at: seconds since the start; left out, now."""
     for row in world().ledger:
         if row["thing"] is thing and row["until"] is None:
-            row["until"] = world().offset()
+            row["until"] = world().offset() if at is None else at
 
 
 def bill() -> list[dict[str, Any]]:
@@ -60,7 +63,13 @@ def _bill_row(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _usd(instance: Any, start: float, end: float) -> float:
-    """Dollars for the seconds of an instance, each at the price of its second."""
+    """Dollars for the seconds of an instance, at least a minute, each at the price of its second.
+
+    Nothing for a spot instance that AWS takes back within its first hour.
+    """
+    if instance.market == "spot" and instance.state_reason.code == TAKEN_BACK and end - start < 3600:
+        return 0.0
+    end = max(end, start + 60)
     region, name = instance.region_name, instance.instance_type
     if instance.market == "on_demand":
         return (market.on_demand_price(region, name) or 0.0) * (end - start) / 3600

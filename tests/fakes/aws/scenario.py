@@ -122,6 +122,9 @@ class Instance(Table):
     instance_type: str
     market: Literal["spot", "on_demand"] = "on_demand"
     state: Literal["running", "stopped"] = "running"
+    launched: Seconds = 0.0
+    ended: Seconds | None = None  # terminated since then: by AWS when taken_back, else by its user
+    taken_back: bool = False
     request: Literal["", "one-time", "persistent"] = ""
     tags: Tags = {}
     request_tags: Tags = {}

@@ -1,16 +1,17 @@
 """What stands there when the double starts: snapshots, images, keys, volumes, instances."""
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
 from moto.ec2.models.elastic_block_store import Snapshot, Volume
 from moto.kms.models import kms_backends
 from moto.ssm.models import Parameter, ssm_backends
 
-from . import images, ledger, spot
+from . import images, instances, ledger, spot
 from .instances import ACCOUNT, backend
 from .scenario import Image, Instance, Key, Scenario
 from .scenario import Snapshot as SnapshotTable
 from .scenario import Volume as VolumeTable
+from .world import world
 
 DEBIAN = "136693071363"  # the account that publishes Debian's images
 
@@ -48,7 +49,7 @@ def _add_key(row: Key) -> None:
 
 
 def _moment(offset: float) -> datetime:
-    return datetime.now(UTC) + timedelta(seconds=offset)
+    return datetime.fromtimestamp(world().started + offset, UTC)
 
 
 def _add_snapshot(row: SnapshotTable) -> None:
@@ -108,10 +109,12 @@ def _add_instance(row: Instance) -> None:
         tags={"instance": row.tags},
     )
     instance = reservation.instances[0]
-    instance.market = row.market
-    ledger.open_row("instance", instance, row.region)
+    instance.market, instance.launch_time = row.market, _moment(row.launched)
+    ledger.open_row("instance", instance, row.region, **{"from": row.launched})
     if row.market == "spot":
         spot.make_request(instance, row.request or "one-time", row.request_tags)
     if row.state == "stopped":
         instance.stop()
         ledger.close(instance)
+    if row.ended is not None:
+        instances.end(instance, *(instances.TAKEN_BACK if row.taken_back else instances.BY_USER), at=row.ended)

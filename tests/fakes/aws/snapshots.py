@@ -58,7 +58,7 @@ def copy_snapshot(call: EC2Response) -> ActionResult:
         raise EC2ClientError("InvalidParameterDependency", "The parameter KmsKeyId requires the parameter Encrypted.")
     result = ElasticBlockStore.copy_snapshot(call)
     copy = call.ec2_backend.snapshots[result.result["SnapshotId"]]
-    copy.encrypted = encrypted
+    copy.encrypted, copy.copied_from = encrypted, source.id
     _start_copy(source, copy, call.region, key)
     return result
 

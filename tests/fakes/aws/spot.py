@@ -51,7 +51,10 @@ class AdoptedRequest(SpotInstanceRequest):
 def patch_requests() -> None:
     SpotInstanceRequest.create_time = property(lambda self: self.__dict__.setdefault("made", datetime.now(UTC)))
     SpotInstanceRequest.status = property(
-        lambda self: {"Code": self._status_code, "Message": self.status_message, "UpdateTime": self.create_time}
+        lambda self: {
+            "Code": self._status_code, "Message": self.status_message,
+            "UpdateTime": self.__dict__.get("updated", self.create_time),
+        }  # fmt: skip
     )
     SpotInstanceRequest.instance_id = property(lambda self: self.instance.id if self.instance else None)
 
@@ -128,13 +131,19 @@ def _request_of(instance: Any) -> Any:
     return instance.ec2_backend.spot_instance_requests.get(getattr(instance, "spot_instance_request_id", None))
 
 
-def instance_ended(instance: Any, code: str) -> None:
+def instance_stopped(instance: Any) -> None:
+    """Its persistent request waits until somebody starts it again."""
+    if request := _request_of(instance):
+        request.state, request._status_code = "disabled", "instance-stopped-by-user"
+
+
+def instance_ended(instance: Any, code: str, moment: datetime) -> None:
     """Closes the ended instance's request; a persistent one that nobody cancelled is open again and launches."""
     request = _request_of(instance)
     if request is None or request.state != "active":
         return
     cause = "no-capacity" if code.startswith("Server.") else "by-user"
-    request._status_code = f"instance-terminated-{cause}"
+    request._status_code, request.updated = f"instance-terminated-{cause}", moment
     if request.type == "persistent":
         request.state = "open"
         world().later(world().timing(instance.region_name).relaunch, lambda: _fulfil(request))

@@ -5,10 +5,10 @@ import subprocess
 from pathlib import Path
 
 _SOURCE = Path(__file__).parent / "nvml.c"
-FIELDS = ("present", "util", "used", "total", "power", "clock", "temperature", "reasons", "error", "delay")
+FIELDS = ("present", "util", "used", "total", "power", "clock", "temperature", "reasons", "error", "delay", "ecc")
 K80 = {
     "present": 1, "util": 97, "used": 10_900, "total": 11_439, "power": 138_000, "clock": 875, "temperature": 66,
-    "reasons": 0, "error": 0, "delay": 0,
+    "reasons": 0, "error": 0, "delay": 0, "ecc": 0,
 }  # fmt: skip
 NOT_SUPPORTED, LOST, IN_TURNS = -1, 15, -1000
 

@@ -1,7 +1,7 @@
 /* A libnvidia-ml.so.1 without a driver: answers from the file that FAKE_NVML names, read anew at each call.
 
-   Line 1: what nvmlInit returns (0: success). Then one line a device, ten whole numbers:
-   present util used_mb total_mb power_mw sm_clock_mhz temperature throttle_reasons error delay_ms
+   Line 1: what nvmlInit returns (0: success). Then one line a device, eleven whole numbers:
+   present util used_mb total_mb power_mw sm_clock_mhz temperature throttle_reasons error delay_ms ecc_errors
    present 0: the device is not counted, and those behind it move up. A measure of -1 is not supported. A util of -1000
    or below: busy and idle in turns of so many ms, odd devices when even ones are not. error: what every call about the
    device but its place returns (15: lost). delay_ms: how long its utilisation takes. */
@@ -14,7 +14,7 @@
 
 #define DEVICES 64
 enum { SUCCESS = 0, INVALID_ARGUMENT = 2, NOT_SUPPORTED = 3, DRIVER_NOT_LOADED = 9 };
-enum { PRESENT, UTIL, USED, TOTAL, POWER, CLOCK, TEMPERATURE, REASONS, ERROR, DELAY, FIELDS };
+enum { PRESENT, UTIL, USED, TOTAL, POWER, CLOCK, TEMPERATURE, REASONS, ERROR, DELAY, ECC, FIELDS };
 
 static int init, count;
 static long table[DEVICES][FIELDS];
@@ -121,6 +121,14 @@ int nvmlDeviceGetClockInfo(void *handle, int type, unsigned *result) { (void)typ
 int nvmlDeviceGetTemperature(void *handle, int sensor, unsigned *result) {
     (void)sensor;
     return number(handle, TEMPERATURE, result);
+}
+
+int nvmlDeviceGetTotalEccErrors(void *handle, int type, int counter, unsigned long long *result) {
+    long value = 0;
+    int code = measure(handle, ECC, &value);
+    (void)type, (void)counter;
+    *result = (unsigned long long)value;
+    return code;
 }
 
 int nvmlDeviceGetCurrentClocksThrottleReasons(void *handle, unsigned long long *result) {

@@ -1,20 +1,18 @@
-// Draws the charts that the page's JSON describes, in the colours of its style sheet, again when those change.
+// Draws charts and strips from plain descriptions (trainer/observe/charts.py), in the colours of the style sheet.
 "use strict";
-(() => {
-  const { charts, confusion } = JSON.parse(document.getElementById("data").textContent);
-  const dark = matchMedia("(prefers-color-scheme: dark)");
+globalThis.Charts = (() => {
   const coarse = matchMedia("(pointer: coarse)").matches;
   const CONFIG = { displayModeBar: false, responsive: true, doubleClick: "reset" };
   const MARKS = {
     checkpoint: { symbol: "line-ns", y: 0.025, colour: "--grey" },
-    resume: { symbol: "triangle-down", y: 0.97, colour: "--violet" },
-    stop: { symbol: "square", y: 0.97, colour: "--text" },
+    resume: { symbol: "triangle-down", y: 0.89, colour: "--violet", dash: "dash" },
+    stop: { symbol: "square", y: 0.97, colour: "--text", dash: "dot" },
+    interrupted: { symbol: "x", y: 0.97, colour: "--bad", dash: "dot" },
   };
 
   const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
   // Plotly reads a few tags in its texts: names are no markup.
   const plain = (text) => text.replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;");
-  const short = (text) => plain(text.length > 16 ? text.slice(0, 15) + "…" : text);
 
   function axis(title, options) {
     return {
@@ -32,17 +30,38 @@
     };
   }
 
+  const STYLES = {
+    line: { mode: "lines", width: 2 }, faint: { mode: "lines", width: 1 }, points: { mode: "lines+markers", width: 2 },
+    dash: { mode: "lines", width: 1.5, dash: "dash" },
+  };
+
   function line(series, stacked) {
     const paint = colour("--" + series.colour);
-    const faint = series.style === "faint";
-    const points = series.style === "points";
+    const { mode, width, dash } = STYLES[series.style];
     return {
-      x: series.x, y: series.y, name: plain(series.name), connectgaps: false, hovertemplate: "%{y:.4~g}",
-      mode: points ? "lines+markers" : "lines", marker: { color: paint, size: series.x.length > 40 ? 4 : 7 },
-      line: { color: paint, width: stacked ? 0.5 : faint ? 1 : 2 },
+      x: series.x, y: series.y, name: plain(series.name), connectgaps: false, hovertemplate: "%{y:.4~g}", mode,
+      marker: { color: paint, size: series.x.length > 40 ? 4 : 7 }, line: { color: paint, width: stacked ? 0.5 : width, dash },
       ...(stacked ? { stackgroup: "all", y: series.y.map((value) => value ?? 0), fillcolor: paint + (series.name === "idle" ? "22" : "bb") } : {}),
     };
   }
+
+  // From the lowest to the highest reading of each bucket: one closed shape for each stretch without a gap.
+  function band(series) {
+    const x = [], y = [];
+    const ends = [...series.x.keys()].filter((row) => series.low[row] === null);
+    let begin = 0;
+    for (const end of [...ends, series.x.length]) {
+      const xs = series.x.slice(begin, end);
+      if (xs.length) {
+        x.push(...xs, ...xs.toReversed(), null);
+        y.push(...series.high.slice(begin, end), ...series.low.slice(begin, end).toReversed(), null);
+      }
+      begin = end + 1;
+    }
+    return { x, y, name: plain(series.name), mode: "lines", line: { width: 0 }, fill: "toself", fillcolor: colour("--" + series.colour) + "33", hoverinfo: "skip" };
+  }
+
+  const trace = (series, stacked) => (series.style === "band" ? band(series) : line(series, stacked));
 
   function markTrace(kind, marks) {
     const { symbol, y, colour: paint } = MARKS[kind];
@@ -53,52 +72,34 @@
     };
   }
 
-  function rule(mark) {
-    const { colour: paint } = MARKS[mark.kind];
-    const dash = mark.kind === "resume" ? "dash" : "dot";
-    return { type: "line", x0: mark.x, x1: mark.x, y0: 0, y1: 1, yref: "paper", layer: "below", line: { color: colour(paint), width: 1, dash } };
+  function rule(mark, layer) {
+    const { colour: paint, dash } = MARKS[mark.kind];
+    return { type: "line", x0: mark.x, x1: mark.x, y0: 0, y1: 1, yref: "paper", layer, line: { color: colour(paint), width: 1, dash } };
   }
 
-  function drawChart(chart) {
+  // Lines through the whole picture, for all marks but those of checkpoints.
+  const rules = (marks, layer) => marks.filter((mark) => MARKS[mark.kind].dash).map((mark) => rule(mark, layer));
+
+  // Clock times within some days, dates beyond.
+  const SHORT_MS = 3 * 86_400_000;
+  const dates = ([begin, end]) => ({ type: "date", range: [begin, end], hoverformat: "%e %b %H:%M:%S", tickformat: end - begin < 600_000 ? "%H:%M:%S" : end - begin < SHORT_MS ? "%H:%M" : "%e %b", tickangle: 0 });
+  const timeAxis = (chart) => (chart.x_range ? dates(chart.x_range) : { rangemode: "nonnegative", hoverformat: ".4~g" });
+
+  function draw(chart) {
     const kinds = Object.keys(MARKS).map((kind) => [kind, chart.marks.filter((mark) => mark.kind === kind)]);
     const marks = kinds.filter(([, found]) => found.length).map(([kind, found]) => markTrace(kind, found));
     const range = chart.y_range || [null, null];
-    Plotly.react(chart.id, [...chart.series.map((series) => line(series, chart.stacked)), ...marks], layout({
-      hovermode: "x unified",
-      shapes: chart.marks.filter((mark) => mark.kind !== "checkpoint").map(rule),
-      xaxis: axis(chart.x_title, { showgrid: false, rangemode: "nonnegative", ticks: "outside", tickcolor: colour("--edge"), hoverformat: ".4~g" }),
-      yaxis: axis("", { range, autorangeoptions: range[1] === null ? { include: range[0] } : {} }),
+    return Plotly.react(chart.id, [...chart.series.map((series) => trace(series, chart.stacked)), ...marks], layout({
+      hovermode: "x unified", ...(chart.x_title ? {} : { margin: { l: 44, r: 10, t: 8, b: 28 } }),
+      shapes: rules(chart.marks, "below"),
+      xaxis: axis(chart.x_title, { showgrid: false, ticks: "outside", tickcolor: colour("--edge"), ...timeAxis(chart) }),
+      // Charts of the same time stand below each other: no left margin of their own.
+      yaxis: axis("", { automargin: !chart.x_range, range, autorangeoptions: range[1] === null ? { include: range[0] } : {} }),
       yaxis2: { overlaying: "y", range: [0, 1], visible: false, fixedrange: true },
     }), CONFIG);
   }
 
-  function cell(row, column) {
-    const count = confusion.counts[row][column];
-    const total = confusion.counts[row].reduce((sum, one) => sum + one, 0);
-    const share = total ? count / total : 0;
-    const words = `true: ${plain(confusion.labels[row])}<br>predicted: ${plain(confusion.labels[column])}`;
-    return { share, shown: count ? count.toLocaleString("en") : "", hover: `${words}<br>${count} of ${total} (${(100 * share).toFixed(1)} %)` };
-  }
+  const words = (chart, text) => document.getElementById(chart).setAttribute("aria-label", text);
 
-  function drawConfusion() {
-    const places = confusion.labels.map((_, index) => index);
-    const cells = places.map((row) => places.map((column) => cell(row, column)));
-    const pick = (key) => cells.map((row) => row.map((one) => one[key]));
-    const ticks = { tickvals: places, ticktext: confusion.labels.map(short), showgrid: false, fixedrange: true };
-    Plotly.react("confusion", [{
-      type: "heatmap", z: pick("share"), text: pick("shown"), customdata: pick("hover"), zmin: 0, zmax: 1, xgap: 1, ygap: 1,
-      texttemplate: "%{text}", hovertemplate: "%{customdata}<extra></extra>", showscale: false,
-      colorscale: [[0, colour("--heat-0")], [0.5, colour("--heat-1")], [1, colour("--heat-2")]],
-    }], layout({
-      xaxis: axis("predicted class", { ...ticks, tickangle: -45 }), yaxis: axis("true class", { ...ticks, autorange: "reversed" }),
-    }), CONFIG);
-  }
-
-  function draw() {
-    charts.forEach(drawChart);
-    if (confusion) drawConfusion();
-  }
-
-  draw();
-  dark.addEventListener("change", draw);
+  return { axis, colour, CONFIG, dates, draw, layout, plain, rules, words };
 })();

@@ -1,0 +1,52 @@
+"""Ends a run's instances and spot requests: exactly those that look() finds, and no more than was said."""
+
+import time
+
+from ansible.module_utils.run_keep import cancel
+from ansible.module_utils.run_look import look
+
+GONE_SECONDS = 300
+
+
+def end(client, run, journal, most, dry):
+    """(what was or would be ended: {"instances": [...], "requests": [...]}); waits until the instances are gone.
+
+    ValueError: there are more instances than `most`; none is ended. OSError: one is not gone in time.
+    """
+    found = look(run, journal)
+    requests = found["requests"]
+    _check(found["instances"], most)
+    if dry:
+        return {"instances": found["instances"], "requests": requests}
+    if requests:
+        # First the requests, or they launch again; then those that one of them launched in the last moment.
+        cancel(client, requests)
+        instances = {row["id"]: row for row in found["instances"] + look(run, journal)["instances"]}
+        _check(instances.values(), most)
+        found["instances"] = list(instances.values())
+    for row in found["instances"]:
+        client("ec2", row["region"]).terminate_instances(InstanceIds=[row["id"]])
+    _wait_until_gone(client, found["instances"])
+    return {"instances": found["instances"], "requests": requests}
+
+
+def _check(instances, most):
+    if len(instances) > most:
+        rows = ", ".join(f"{row['id']} ({row['instance_type']}, {row['state']}, in {row['zone']})" for row in instances)
+        raise ValueError(f"it would end {len(instances)} instances, and spot_instance_retire_count is {most}: {rows}")
+
+
+def _wait_until_gone(client, instances):
+    deadline = time.time() + GONE_SECONDS
+    for row in instances:
+        ec2 = client("ec2", row["region"])
+        while (state := _state(ec2, row["id"])) != "terminated":
+            if time.time() > deadline:
+                raise OSError(f"{row['id']} in {row['region']} is still {state} after {GONE_SECONDS} s")
+            time.sleep(1)
+
+
+def _state(ec2, instance_id):
+    filters = [{"Name": "instance-id", "Values": [instance_id]}]
+    rows = [row for group in ec2.describe_instances(Filters=filters)["Reservations"] for row in group["Instances"]]
+    return rows[0]["State"]["Name"] if rows else "terminated"

@@ -1,0 +1,184 @@
+"""Role data_volume's part at AWS as playbooks use it."""
+
+import os
+import signal
+import subprocess
+import time
+
+import pytest
+from volume_plays import MARKET, ec2, end, launch, play_command, play_role, recap, snapshots, volumes
+
+from tests.roles.playing import environment
+
+
+def words(done):
+    return " ".join(done.stdout.split())
+
+
+@pytest.mark.slow
+def test_from_another_region_s_snapshot_to_a_volume_and_after_a_loss_to_another(aws, play_in):
+    with aws(MARKET):
+        first = launch("eu-west-1a")
+        predicted = play_in("attach", "--check", data_volume_instance=first)
+        assert predicted.returncode == 0, predicted.stdout
+        assert "would copy snap-1 (150 GiB) from us-east-1 to eu-west-1" in words(predicted)
+        assert f"would make a volume from snap-1, in eu-west-1a and attach it to {first['id']}" in words(predicted)
+        assert "changed=2" in recap(predicted) and "volume vol-" not in predicted.stdout
+        assert snapshots("eu-west-1") == [] and volumes("eu-west-1") == []
+
+        done = play_in("attach", data_volume_instance=first)
+        [volume] = volumes("eu-west-1")
+        assert f"volume {volume['VolumeId']} at /dev/sdf created blank False" in words(done), done.stdout
+        assert "changed=3" in recap(done)
+        for options in ([], ["--check"]):
+            again = play_in("attach", *options, data_volume_instance=first)
+            assert "changed=0" in recap(again), again.stdout
+
+        ec2("eu-west-1").modify_instance_attribute(
+            InstanceId=first["id"],
+            BlockDeviceMappings=[{"DeviceName": "/dev/sdf", "Ebs": {"DeleteOnTermination": False}}],
+        )
+        end(first)
+        second = launch("eu-west-1b")
+        moved = play_in("attach", data_volume_instance=second)
+        assert moved.returncode == 0, moved.stdout
+        [volume] = volumes("eu-west-1")
+        assert (volume["AvailabilityZone"], volume["Attachments"][0]["InstanceId"]) == ("eu-west-1b", second["id"])
+        assert len(snapshots("eu-west-1")) == 1
+
+        end(second)
+        assert play_in("retire").returncode == 0
+        assert volumes("eu-west-1") == []
+
+
+@pytest.fixture
+def play_in(tmp_path):
+    return lambda point, *options, **settings: play_role(tmp_path, point, *options, **settings)
+
+
+def test_a_blank_volume_may_be_formatted_in_the_run_that_made_it_only(aws, play_in):
+    blank = {"data_volume_snapshot_tags": {}, "data_volume_size_gb": 20}
+    with aws(MARKET):
+        instance = launch()
+        assert "created blank True" in words(play_in("attach", data_volume_instance=instance, **blank))
+        assert "created blank False" in words(play_in("attach", data_volume_instance=instance, **blank))
+
+
+@pytest.mark.slow
+def test_two_trainers_start_one_copy(aws, play_in):
+    with aws(MARKET):
+        settings = {
+            "data_volume_run": "{{ inventory_hostname }}", "hosts": ["a", "b"],
+            "data_volume_instance": "{{ {'a': first, 'b': second}[inventory_hostname] }}",
+            "first": launch("eu-west-1a"), "second": launch("eu-west-1b"),
+        }  # fmt: skip
+        done = play_in("attach", **settings)
+        assert done.returncode == 0, done.stdout
+        assert len(snapshots("eu-west-1")) == 1
+        assert {volume["AvailabilityZone"] for volume in volumes("eu-west-1")} == {"eu-west-1a", "eu-west-1b"}
+
+
+BAD = [
+    (
+        {"own_run": "", "data_volume_instance": {"id": "i-1", "zone": ""}},
+        '"_" and "-", got ""; data_volume_instance must have id, region and zone (missing: region, zone)',
+    ),
+    ({"data_volume_snapshot_tags": {}}, "or data_volume_size_gb be above 0 for a blank volume"),
+    ({"data_volume_initialization_rate_mib_per_second": 50}, "0 or 100 to 300, got 50"),
+    ({"data_volume_size_gb": 149}, "must be 0 or at least the snapshot's 150 GiB, got 149"),
+]
+
+
+def test_bad_settings_are_an_error_in_words_before_anything_is_made(aws, calls, play_in):
+    """One play, and each of its hosts has a setting of its own."""
+    good = {"own_run": "r1", "data_volume_instance": {"id": "i-00000000", "region": "us-east-1", "zone": "us-east-1a"}}
+    hosts = {f"trainer-{number}": good | settings for number, (settings, _) in enumerate(BAD)}
+    with aws(MARKET):
+        snapshots()
+        done = play_in("attach", hosts=hosts, data_volume_run="{{ own_run }}")
+    assert done.returncode == 2
+    for number, (_, message) in enumerate(BAD):
+        told = words(done).split(f"fatal: [trainer-{number}]: ")[1].split("fatal: ")[0]
+        assert message in told, done.stdout + done.stderr
+    assert {call["action"] for call in calls()} <= {"DescribeSnapshots"}
+
+
+def test_without_a_run_s_name_nothing_is_deleted(aws, calls, play_in):
+    with aws(MARKET):
+        snapshots()
+        done = play_in("retire", data_volume_run="")
+    assert done.returncode == 2
+    assert "nothing is deleted without a run's name" in words(done), done.stdout + done.stderr
+    assert {call["action"] for call in calls()} <= {"DescribeSnapshots"}
+
+
+def test_retiring_fails_where_nobody_could_look(aws, play_in):
+    fault = {"region": "eu-west-1", "action": "DescribeVolumes", "codes": ["OperationNotPermitted"], "forever": True}
+    with aws(MARKET | {"faults": [fault]}):
+        done = play_in("retire")
+    assert done.returncode == 2
+    assert "may be left where AWS did not answer: eu-west-1: OperationNotPermitted" in words(done), done.stdout
+
+
+def test_what_takes_too_long_shows_its_progress_and_ends_with_the_reason(aws, play_in):
+    with aws(MARKET | {"timing": [{"copying": "forever"}]}):
+        instance = launch("eu-west-1a")
+        done = play_in("attach", data_volume_instance=instance, data_volume_copy_timeout_seconds=1)
+        [copy] = snapshots("eu-west-1")
+    waiting = f"waiting for snapshot {copy['SnapshotId']}, a copy of snap-1, to be complete: 0% after 0 min"
+    assert done.returncode == 2
+    assert f"  trainer-1: {waiting}\n" in done.stdout
+    assert f"Failed to get the data set's snapshot into eu-west-1: waited 1 s; {waiting}" in words(done)
+
+
+@pytest.mark.parametrize(
+    "action", ["CopySnapshot", *(pytest.param(one, marks=pytest.mark.slow) for one in ("CreateVolume", "AttachVolume"))]
+)
+def test_a_controller_that_is_killed_leaves_nothing_that_the_next_run_does_not_find(
+    aws, calls, play_in, tmp_path, action
+):
+    with aws(MARKET | {"faults": [{"action": action, "codes": ["held"]}]}):
+        instance = launch("eu-west-1a")
+        command = play_command(tmp_path, "attach", data_volume_instance=instance)
+        killed = subprocess.Popen(
+            command, cwd=tmp_path, env=environment(), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL, start_new_session=True,
+        )  # fmt: skip
+        deadline = time.monotonic() + 60
+        while action not in {call["action"] for call in calls()} and time.monotonic() < deadline:
+            time.sleep(0.1)
+        os.killpg(killed.pid, signal.SIGKILL)
+        killed.wait()
+        done = play_in("attach", data_volume_instance=instance)
+        assert done.returncode == 0, done.stdout
+        assert (len(snapshots("eu-west-1")), len(volumes("eu-west-1"))) == (1, 1)
+        end(instance)
+        assert play_in("retire").returncode == 0
+        assert volumes("eu-west-1") == []
+
+
+@pytest.mark.slow
+def test_a_kept_volume_follows_its_run_into_another_region_and_outlives_it(aws, play_in):
+    kept = {"data_volume_keep": True, "data_volume_snapshot_tags": {}, "data_volume_size_gb": 5}
+    with aws(MARKET):
+        first = launch("us-east-1a")
+        assert play_in("attach", data_volume_instance=first, **kept).returncode == 0
+        end(first)
+        second = launch("eu-west-1b")
+        done = play_in("attach", data_volume_instance=second, **kept)
+        assert done.returncode == 0, done.stdout
+        assert volumes("us-east-1", volume="checkpoints") == []
+        [volume] = volumes("eu-west-1", volume="checkpoints")
+        assert volume["SnapshotId"] and not volume["Attachments"][0]["DeleteOnTermination"]
+        assert [row["SnapshotId"] for row in snapshots()] == ["snap-1"] and snapshots("eu-west-1") == []
+        assert "changed=0" in recap(play_in("attach", data_volume_instance=second, **kept))
+
+        end(second)
+        retired = play_in("retire", data_volume_keep=True)
+        assert retired.returncode == 0, retired.stdout
+        [snapshot] = snapshots("eu-west-1")
+        assert f"the kept volume is snapshot {snapshot['SnapshotId']}" in words(retired)
+        tags = {tag["Key"]: tag["Value"] for tag in snapshot["Tags"]}
+        assert (tags["kept_from"], "run" in tags) == ("r1", False)
+        assert volumes("eu-west-1", volume="checkpoints") == []
+        assert "changed=0" in recap(play_in("retire", data_volume_keep=True))
