@@ -175,5 +175,5 @@ def test_an_interrupted_machine_gets_a_notice_and_then_no_time_at_all(fleet, end
     assert ended["StateReason"]["Code"] == "Server.SpotInstanceTermination"
     wait(lambda: not machine.host.directory.exists())
     assert inside
-    assert not any(path.exists() for path in inside)
+    wait(lambda: not any(path.exists() for path in inside))
     assert east.describe_volumes(VolumeIds=[volume["VolumeId"]])["Volumes"][0]["State"] == "available"
