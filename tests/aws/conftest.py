@@ -5,6 +5,7 @@ import subprocess
 
 import pytest
 import role_modules  # noqa: F401
+from permissions import document
 
 from tests.fakes.aws.scenario import Scenario
 from tests.fakes.aws.server import running
@@ -15,11 +16,16 @@ CREDENTIALS = {"AWS_ACCESS_KEY_ID": "double", "AWS_SECRET_ACCESS_KEY": "double",
 
 @pytest.fixture
 def aws(tmp_path, monkeypatch):
-    """`with aws(scenario):` for as long as it lasts, this process and its children meet that double."""
+    """`with aws(scenario):` for as long as it lasts, this process and its children meet that double.
 
-    def use(scenario):
+    `with aws(scenario, "launch"):` they may do there what docs/iam/launch.json allows, under its conditions.
+    """
+
+    def use(scenario, *documents):
         monkeypatch.delenv("AWS_DEFAULT_REGION", raising=False)
-        return _Environment(running(Scenario.model_validate(scenario), tmp_path / "calls.jsonl"), monkeypatch)
+        policies = {CREDENTIALS["AWS_ACCESS_KEY_ID"]: [document(name) for name in documents]}
+        world = Scenario.model_validate(scenario | ({"policies": policies} if documents else {}))
+        return _Environment(running(world, tmp_path / "calls.jsonl"), monkeypatch)
 
     return use
 

@@ -3,12 +3,14 @@
 import importlib.util
 import json
 import os
+import time
 from datetime import UTC, datetime
 
 import boto3
 import pytest
 import yaml
 from double_market import control
+from permissions import allowed
 
 from tests.roles.playing import PROJECT
 
@@ -88,11 +90,13 @@ def copied(run):
 
 
 def test_volumes_snapshots_and_copies_have_their_size_and_time(aws, tmp_path):
+    started = time.monotonic()
     with aws({"offers": [EAST, WEST]}):
         copy = copied("trainer-1")
         volume = client().create_volume(Size=500, AvailabilityZone="us-east-1b", TagSpecifications=tags("volume"))
         snapshot = client().create_snapshot(VolumeId=volume["VolumeId"], TagSpecifications=tags("snapshot"))
         bill, theirs = make(tmp_path), double_bill()
+    seconds = time.monotonic() - started  # the double looks at its clock later than the kit at its own
     rows = {(row["kind"], row["id"]): row for row in bill["rows"]}
     assert set(rows) == {("volume", volume["VolumeId"]), ("snapshot", snapshot["SnapshotId"]), ("snapshot", copy),
                          ("copy", copy)}  # fmt: skip
@@ -100,8 +104,8 @@ def test_volumes_snapshots_and_copies_have_their_size_and_time(aws, tmp_path):
     for (kind, one), row in rows.items():
         assert row["size_gb"] == theirs[one]["size_gib"]
         if kind != "copy":
-            assert row["hours"] * 3600 == pytest.approx(theirs[one]["seconds"], abs=2.5)
-            rate = RATES[f"{kind}_usd_per_gb_month"]
+            assert row["hours"] * 3600 == pytest.approx(theirs[one]["seconds"], abs=2.5 + seconds)
+            rate = RATES[f"{kind}_usd_per_gb_month"][row["region"]]
             assert row["usd"] == pytest.approx(row["size_gb"] * row["hours"] / 730 * rate)
     assert theirs[copy]["copied_from"] == "us-east-1"
     assert [row["id"] for row in bill["shared"]] == [copy], "what outlives the run is told, and is no leftover"
@@ -256,8 +260,6 @@ def test_what_one_look_could_not_see_another_adds(aws, tmp_path):
 
 
 def test_the_policy_allows_what_it_asks_and_nothing_else(aws, tmp_path, calls):
-    with aws({"offers": [EAST, WEST], "instances": [instance(launched="-1h")]}):
-        make(tmp_path)
-    statements = json.loads((PROJECT / "docs/iam/bill.json").read_text())["Statement"]
-    allowed = {action for statement in statements for action in statement["Action"]}
-    assert {action for call in calls() for action in call["iam"]} == allowed
+    with aws({"offers": [EAST, WEST], "instances": [instance(launched="-1h")]}, "bill"):
+        assert make(tmp_path)["unknown"] == []
+    assert {action for call in calls() for action in call["iam"]} == allowed("bill")

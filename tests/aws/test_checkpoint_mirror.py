@@ -5,12 +5,14 @@ import json
 import os
 import subprocess
 
+import boto3
 import pytest
+from permissions import allowed
 from volume_plays import recap
 from volume_steps import load, look
 
 from tests.fakes.aws.clients import client, code_of
-from tests.roles.playing import PROJECT, TOOLS, environment
+from tests.roles.playing import TOOLS, environment, program
 from trainer.spot.mirror import PART_BYTES, Bucket
 
 MARKET = {"regions": {"us-east-1": {}, "us-west-2": {}}}
@@ -28,7 +30,8 @@ def iam():
 
 def play_role(folder, point, *options, hosts=("trainer-1",), **settings):
     inventory, playbook = folder / "hosts.json", folder / "play.json"
-    inventory.write_text(json.dumps({"trainers": {"hosts": dict.fromkeys(hosts)}}))
+    named = hosts if isinstance(hosts, dict) else dict.fromkeys(hosts)
+    inventory.write_text(json.dumps({"trainers": {"hosts": named}}))
     tasks = [{"name": "Role", "ansible.builtin.import_role": {"name": "checkpoint_mirror", "tasks_from": point}}]
     show = {"name": "Show", "ansible.builtin.debug": {"var": "checkpoint_mirror_found"}}
     play = {
@@ -37,25 +40,23 @@ def play_role(folder, point, *options, hosts=("trainer-1",), **settings):
         "tasks": tasks + ([show] if point == "main" else []),
     }
     playbook.write_text(json.dumps([play]))
-    command = [TOOLS / "ansible-playbook", playbook, "-i", inventory, "-e", json.dumps(SETTINGS | settings), *options]
+    wanted = SETTINGS | {"checkpoint_mirror_directory": str(folder / "run")} | settings
+    command = [TOOLS / "ansible-playbook", playbook, "-i", inventory, "-e", json.dumps(wanted), *options]
     return subprocess.run(
-        command, cwd=folder, env=environment(), stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120,
+        command, cwd=folder, env=environment(), stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=600,
         check=False,
     )
-
-
-def allowed(name):
-    statements = json.loads((PROJECT / "docs/iam" / name).read_text())["Statement"]
-    actions = [row["Action"] for row in statements]
-    return {action for one in actions for action in ([one] if isinstance(one, str) else one)}
 
 
 def keys():
     return [row["Key"] for row in s3().list_objects_v2(Bucket=BUCKET).get("Contents", [])]
 
 
-def test_a_bucket_and_a_profile_are_made_once_and_removed_once(aws, calls, tmp_path):
-    """The calls of all plays together are what docs/iam/mirror.json allows, no more and no less."""
+def test_a_bucket_and_a_profile_are_made_once_and_removed_once(aws, calls, tmp_path, monkeypatch):
+    """The calls of all plays together are what docs/iam/mirror.json allows, no more and no less.
+
+    The instance may do what the trainer's mirror does on its run, and nothing else.
+    """
     ours = []
 
     def played(point, *options, **settings):
@@ -65,9 +66,8 @@ def test_a_bucket_and_a_profile_are_made_once_and_removed_once(aws, calls, tmp_p
         assert done.returncode == 0, done.stdout
         return done
 
-    with aws(MARKET):
+    with aws(MARKET, "mirror"):
         iam().list_roles()
-        assert "changed=0" in recap(played("retire"))
         assert "changed=0" not in recap(played("main", "--check"))
         assert s3().list_buckets()["Buckets"] == [] and iam().list_roles()["Roles"] == []
 
@@ -75,25 +75,66 @@ def test_a_bucket_and_a_profile_are_made_once_and_removed_once(aws, calls, tmp_p
         assert f"url: s3://{BUCKET}/runs" in told and "instance_profile: trainer-r1" in told
         check_bucket()
         check_profile()
+        policy = statements()
+        assert keys() == ["runs/r1/"]
+        assert (tmp_path / "run/second-place").read_text() == f"s3://{BUCKET}/runs\n"
         assert "changed=0" in recap(played("main"))
 
         for run in ("r1", "r10"):
             s3().put_object(Bucket=BUCKET, Key=f"runs/{run}/LATEST", Body=b"{}")
         s3().create_multipart_upload(Bucket=BUCKET, Key="runs/r1/broke-off")
-        assert "changed=0" in recap(played("fetch", checkpoint_mirror_directory=str(tmp_path / "here")))
+        check_fetch(played, tmp_path)
         told = played("retire").stdout
         assert "keeps 1 files" in " ".join(told.split())
         assert iam().list_roles()["Roles"] == [] and iam().list_instance_profiles()["InstanceProfiles"] == []
-        assert keys() == ["runs/r1/LATEST", "runs/r10/LATEST"]
+        assert keys() == ["runs/r1/", "runs/r1/LATEST", "runs/r10/LATEST"]
 
         played("retire", checkpoint_mirror_keep=False)
         assert keys() == ["runs/r10/LATEST"]
         s3().delete_object(Bucket=BUCKET, Key="runs/r10/LATEST")
         assert "changed=1" in recap(played("retire", checkpoint_mirror_keep=False))
         assert s3().list_buckets()["Buckets"] == []
+        # Nothing is there any more, as before a run.
         assert "changed=0" in recap(played("retire", checkpoint_mirror_keep=False))
     used = {action for call in ours for action in call["iam"]}
-    assert used == allowed("mirror.json")
+    assert used == allowed("mirror")
+    check_instance_policy(aws, calls, policy, tmp_path, monkeypatch)
+
+
+def check_fetch(played, folder):
+    """What is here already is not brought, and a model of an older checkpoint is written anew."""
+    here, trainer = folder / "here", program(folder / "trainer", f'echo "$@" >>{folder}/asked')
+    here.mkdir()
+    for name, at in (("model.json", 100), ("LATEST", 200)):
+        (here / name).write_text("{}")
+        os.utime(here / name, (at, at))
+    settings = {"checkpoint_mirror_directory": str(here), "__checkpoint_mirror_trainer": [str(trainer)]}
+    assert "changed=1" in recap(played("fetch", **settings))
+    assert (folder / "asked").read_text().split() == ["export", "--run", str(here), "report", "--run", str(here)]
+    os.utime(here / "model.json", (300, 300))
+    (here / "report.json").write_text("{}")
+    assert "changed=0" in recap(played("fetch", **settings))
+
+
+def check_instance_policy(aws, calls, policy, folder, monkeypatch):
+    """The double judges each call of a mirror by the policy that the role was given."""
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-west-2")
+    with aws(MARKET | {"policies": {"double": [{"Statement": list(policy.values())}]}}):
+        monkeypatch.setenv("AWS_DEFAULT_REGION", "us-west-2")
+        s3().create_bucket(Bucket=BUCKET, CreateBucketConfiguration={"LocationConstraint": "us-west-2"})
+        seen = len(calls())
+        mirror_a_run(Bucket(BUCKET, "runs/r1"), folder)
+        used = {action for call in calls()[seen:] for action in call["iam"]}
+        other = boto3.client("s3")
+        for what in (
+            {"Key": "runs/r10/LATEST"}, {"Key": "runs/r1"}, {"Key": "ledger"},
+        ):
+            assert code_of(other.put_object, Bucket=BUCKET, Body=b"", **what) == "AccessDenied"
+        assert code_of(other.list_objects_v2, Bucket=BUCKET, Prefix="runs/r10/") == "AccessDenied"
+        assert code_of(other.delete_bucket, Bucket=BUCKET) == "AccessDenied"
+    actions = [row["Action"] for row in policy.values()]
+    assert used == {action for one in actions for action in ([one] if isinstance(one, str) else one)}
+    assert all(row["Effect"] == "Allow" for row in policy.values())
 
 
 def check_bucket():
@@ -123,24 +164,6 @@ def statements():
     return {row["Sid"]: row for row in document["Statement"]}
 
 
-def test_the_instance_may_do_what_the_trainer_s_mirror_does_on_its_run_and_nothing_else(
-    aws, calls, tmp_path, monkeypatch
-):
-    with aws(MARKET):
-        assert play_role(tmp_path, "main").returncode == 0
-        policy = statements()
-        monkeypatch.setenv("AWS_DEFAULT_REGION", "us-west-2")
-        seen = len(calls())
-        mirror_a_run(Bucket(BUCKET, "runs/r1"), tmp_path)
-        ours = calls()[seen:]
-    used = {action for call in ours for action in call["iam"]}
-    actions = [row["Action"] for row in policy.values()]
-    assert used == {action for one in actions for action in ([one] if isinstance(one, str) else one)}
-    assert policy["ItsOwnRun"]["Resource"] == f"arn:aws:s3:::{BUCKET}/runs/r1/*"
-    assert policy["TheListOfItsOwnRun"]["Condition"] == {"StringLike": {"s3:prefix": "runs/r1/*"}}
-    assert all(row["Effect"] == "Allow" for row in policy.values())
-
-
 def mirror_a_run(bucket, folder):
     """Every call of the mirror: small and large files, an upload that broke off, the way back, what is given up."""
     large = os.urandom(PART_BYTES + 1)
@@ -162,23 +185,41 @@ def mirror_a_run(bucket, folder):
     assert bucket.sizes("checkpoints") == {}
 
 
-@pytest.mark.parametrize(
-    ("point", "settings", "message"),
-    [
-        pytest.param("main", {"checkpoint_mirror_run": "*"}, '"_" and "-", got "*"', marks=pytest.mark.slow),
-        ("retire", {"checkpoint_mirror_run": ""}, 'digits, ".", "_" and "-", got ""'),
-        ("main", {"checkpoint_mirror_bucket": "not-there"}, "Failed to list s3://not-there/runs/r1/"),
-    ],
-)
-def test_bad_settings_are_an_error_in_words_before_anything_is_made(aws, calls, tmp_path, point, settings, message):
+BAD = [
+    ({"own_run": "*"}, '"_" and "-", got "*"'), ({"own_run": ""}, 'digits, ".", "_" and "-", got ""'),
+    ({"own_bucket": "not-there"}, "Failed to list s3://not-there/runs/r1/"),
+    (
+        {"own_directory": "moved"},
+        "The checkpoints of r1 are in s3://trainer-123456789012-eu-west-1/runs (moved/second-place), and in "
+        f"s3://{BUCKET}/runs it would begin anew. -e checkpoint_mirror_region=eu-west-1 and",
+    ),
+]
+
+
+def test_bad_settings_are_an_error_in_words_before_anything_is_made(aws, calls, tmp_path):
+    """One play, and each of its hosts has a setting of its own."""
+    hosts = {f"trainer-{number}": settings for number, (settings, _) in enumerate(BAD)}
+    own = {
+        "checkpoint_mirror_run": "{{ own_run | default('r1') }}",
+        "checkpoint_mirror_bucket": "{{ own_bucket | default('') }}",
+        "checkpoint_mirror_directory": "{{ own_directory | default('run') }}",
+    }
+    (tmp_path / "moved").mkdir()
+    (tmp_path / "moved/second-place").write_text("s3://trainer-123456789012-eu-west-1/runs\n")
     with aws(MARKET):
-        s3().list_buckets()
-        done = play_role(tmp_path, point, **settings)
+        done = play_role(tmp_path, "main", hosts=hosts, **own)
     assert done.returncode == 2
-    assert message in " ".join(done.stdout.split()), done.stdout
-    assert {call["action"] for call in calls()} <= {
-        "ListBuckets", "GetCallerIdentity", "ListAccountAliases", "ListObjectsV2"
-    }  # fmt: skip
+    told = " ".join(done.stdout.split())
+    for number, (_, message) in enumerate(BAD):
+        assert message in told.split(f"fatal: [trainer-{number}]: ")[1].split("fatal: ")[0], done.stdout
+    assert {call["action"] for call in calls()} <= {"GetCallerIdentity", "ListAccountAliases", "ListObjectsV2"}
+
+
+@pytest.mark.slow
+def test_without_a_run_s_name_nothing_is_retired(aws, tmp_path):
+    with aws(MARKET):
+        done = play_role(tmp_path, "retire", checkpoint_mirror_run="")
+    assert done.returncode == 2 and 'digits, ".", "_" and "-", got ""' in " ".join(done.stdout.split())
 
 
 @pytest.mark.slow

@@ -103,21 +103,16 @@ def test_bad_settings_are_an_error_in_words_before_anything_is_made(aws, calls, 
     assert {call["action"] for call in calls()} <= {"DescribeSnapshots"}
 
 
-def test_without_a_run_s_name_nothing_is_deleted(aws, calls, play_in):
-    with aws(MARKET):
-        snapshots()
-        done = play_in("retire", data_volume_run="")
-    assert done.returncode == 2
-    assert "nothing is deleted without a run's name" in words(done), done.stdout + done.stderr
-    assert {call["action"] for call in calls()} <= {"DescribeSnapshots"}
-
-
-def test_retiring_fails_where_nobody_could_look(aws, play_in):
+def test_nothing_is_deleted_without_a_run_s_name_and_retiring_fails_where_nobody_could_look(aws, calls, play_in):
     fault = {"region": "eu-west-1", "action": "DescribeVolumes", "codes": ["OperationNotPermitted"], "forever": True}
+    hosts = {"nameless": {"own_run": ""}, "named": {"own_run": "r1"}}
     with aws(MARKET | {"faults": [fault]}):
-        done = play_in("retire")
+        done = play_in("retire", hosts=hosts, data_volume_run="{{ own_run }}")
     assert done.returncode == 2
-    assert "may be left where AWS did not answer: eu-west-1: OperationNotPermitted" in words(done), done.stdout
+    told = {name: words(done).split(f"fatal: [{name}]: ")[1].split("fatal: ")[0] for name in hosts}
+    assert "nothing is deleted without a run" in told["nameless"]
+    assert "may be left where AWS did not answer: eu-west-1: OperationNotPermitted" in told["named"]
+    assert all(call["action"].startswith("Describe") for call in calls())
 
 
 def test_what_takes_too_long_shows_its_progress_and_ends_with_the_reason(aws, play_in):
@@ -131,9 +126,8 @@ def test_what_takes_too_long_shows_its_progress_and_ends_with_the_reason(aws, pl
     assert f"Failed to get the data set's snapshot into eu-west-1: waited 1 s; {waiting}" in words(done)
 
 
-@pytest.mark.parametrize(
-    "action", ["CopySnapshot", *(pytest.param(one, marks=pytest.mark.slow) for one in ("CreateVolume", "AttachVolume"))]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("action", ["CopySnapshot", "CreateVolume", "AttachVolume"])
 def test_a_controller_that_is_killed_leaves_nothing_that_the_next_run_does_not_find(
     aws, calls, play_in, tmp_path, action
 ):

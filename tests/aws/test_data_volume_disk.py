@@ -230,6 +230,26 @@ def test_stuck_states_are_told(aws, capsys, timing, words):
         assert words in drive(volume_attachment, capsys, attached(instance, volume), seconds=3)["waiting_for"]
 
 
+def test_a_volume_of_another_zone_is_not_attached_and_that_is_told(aws, capsys):
+    with aws(MARKET):
+        volume = drive(run_volume, capsys, wanted(launch("us-east-1a")))["volume_id"]
+        told = drive(volume_attachment, capsys, attached(launch("us-east-1b"), volume))
+    assert "InvalidVolume.ZoneMismatch" in told["msg"]
+
+
+@pytest.mark.parametrize("action", ["CreateVolume", "AttachVolume"])
+def test_credentials_that_expire_half_way_are_told_and_the_next_run_goes_on(aws, capsys, action):
+    with aws(MARKET | {"faults": [{"action": action, "codes": ["RequestExpired"]}]}):
+        instance = launch()
+        made = drive(run_volume, capsys, wanted(instance))
+        refused = made if action == "CreateVolume" else drive(
+            volume_attachment, capsys, attached(instance, made["volume_id"])
+        )
+        assert "RequestExpired: Request has expired." in refused["msg"]
+        attach(capsys, instance)
+        assert len(volumes()) == 1
+
+
 @pytest.mark.parametrize("when", ["before", "meanwhile"])
 def test_an_instance_that_has_vanished_is_told_with_what_to_do(aws, capsys, when):
     faults = [{"action": "AttachVolume", "codes": ["vanish"]}] if when == "meanwhile" else []

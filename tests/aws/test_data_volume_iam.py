@@ -1,23 +1,14 @@
 """docs/iam/volume.json allows what the modules of role data_volume call, no more and no less."""
 
-import json
-
+from permissions import allowed
 from test_data_volume_disk import KEPT, SAVED, absent, attached, kept_volume, wanted
 from volume_plays import MARKET, end, launch, snapshots
 from volume_steps import drive, load
-
-from tests.roles.playing import PROJECT
 
 # EC2 calls these for whoever makes an encrypted copy or volume with a key of one's own; nobody sees them from outside.
 BY_EC2 = {
     "kms:CreateGrant", "kms:Decrypt", "kms:GenerateDataKeyWithoutPlaintext", "kms:ReEncryptFrom", "kms:ReEncryptTo",
 }  # fmt: skip
-
-
-def allowed():
-    statements = json.loads((PROJECT / "docs/iam/volume.json").read_text())["Statement"]
-    actions = [row["Action"] for row in statements]
-    return {action for one in actions for action in ([one] if isinstance(one, str) else one)}
 
 
 def test_the_calls_of_a_run_from_its_copy_to_its_end_are_those_allowed(aws, calls, capsys):
@@ -31,7 +22,7 @@ def test_the_calls_of_a_run_from_its_copy_to_its_end_are_those_allowed(aws, call
         used.update(action for call in calls()[seen:] for action in call["iam"])
         return told
 
-    with aws(MARKET | {"keys": [{"name": "mine", "region": "eu-west-1"}]}):
+    with aws(MARKET | {"keys": [{"name": "mine", "region": "eu-west-1"}]}, "volume"):
         instance = launch("eu-west-1a")
         question = {
             "region": "eu-west-1", "run": "r1", "kit_tags": {"kit": "image-trainer"}, "snapshot_id": "snap-1",
@@ -47,4 +38,4 @@ def test_the_calls_of_a_run_from_its_copy_to_its_end_are_those_allowed(aws, call
         moves = {"kind": "snapshot", "tags": SAVED["snapshot_tags"]}
         assert drive_noting(gone, absent(**moves))["changed"]
         assert [row["SnapshotId"] for row in snapshots("eu-west-1")] == [copy]
-    assert used | BY_EC2 == allowed()
+    assert used | BY_EC2 == allowed("volume")

@@ -53,7 +53,7 @@ def keep(play, tmp_path):
         wanted = {
             "data_set_volume_id": volume_id, "data_set_source": "s3://pictures/shapes", "data_set_name": "shapes",
             "data_set_manifest_directory": str(tmp_path), "data_set_copy_regions": ["us-west-2"],
-            "data_set_poll_seconds": 3,
+            "__data_set_poll_seconds": 3,
         } | settings  # fmt: skip
         return play("../tests/aws/dataset_play.yml", json.dumps(wanted), *options)
 

@@ -217,5 +217,5 @@ def test_the_command_serves_the_sample_until_it_is_told_to_end(tmp_path):
         endpoint = double.stdout.readline().strip().removeprefix("export AWS_ENDPOINT_URL=")
         assert client(endpoint).describe_regions()["Regions"]
         double.send_signal(signal.SIGTERM)
-        assert double.wait(10) == 0
+        assert double.wait(60) == 0
     assert json.loads((tmp_path / "log").read_text())["action"] == "DescribeRegions"

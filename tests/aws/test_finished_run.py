@@ -4,7 +4,7 @@ import json
 
 import boto3
 import pytest
-from test_retire import MARKET, SETTINGS, alive, changed, put_mirror
+from test_retire import MARKET, SETTINGS, alive, changed, ours, put_mirror
 
 from tests.rehearsal.playing import playbook
 
@@ -29,17 +29,26 @@ def test_nothing_is_rented_for_it(aws, tmp_path, is_mirrored):
         else:
             (tmp_path / "run/trainer-1").mkdir(parents=True)
             (tmp_path / "run/trainer-1/report.json").write_text(json.dumps({"finished": True, "epochs_total": 90}))
-        for _ in range(2):
-            code, words = train(tmp_path, checkpoint_mirror_enabled=is_mirrored, trainer_epochs=90)
+        # The first only looks; more epochs are more than the trainer takes from a finished run.
+        for options, epochs in ((["--check"], 90), ([], 91), ([], 90)):
+            code, words = train(tmp_path, *options, checkpoint_mirror_enabled=is_mirrored, trainer_epochs=epochs)
             assert code == 0, words
             assert "trainer-1 is finished after 90 epochs, and nothing is rented" in words
         assert (changed(words), alive()) == (0, [])
 
 
 @pytest.mark.slow
-def test_more_epochs_are_another_matter(aws, tmp_path):
-    (tmp_path / "run/trainer-1").mkdir(parents=True)
-    (tmp_path / "run/trainer-1/report.json").write_text(json.dumps({"finished": True, "epochs_total": 90}))
-    with aws(MARKET):
-        _, words = train(tmp_path, "--check", trainer_epochs=91)
-    assert "is finished" not in words
+def test_a_check_ends_at_the_first_thing_that_it_could_only_predict(aws, tmp_path):
+    """There is a machine without a volume: what comes after that on the machine is left out, and nothing is changed."""
+    (tmp_path / "run/trainer-1/ssh").mkdir(parents=True)
+    for name in ("id_ed25519", "known_hosts"):
+        (tmp_path / "run/trainer-1/ssh" / name).touch()
+    snapshot = {"id": "snap-1", "region": "us-east-1", "size_gib": 150, "tags": {"dataset": "imagenet"}}
+    with aws(MARKET | {"instances": [ours()], "snapshots": [snapshot]}):
+        before = alive()
+        wanted = {"data_volume_enabled": True, "spot_instance_ssh_cidr": "192.0.2.7/32"}
+        code, words = train(tmp_path, "--check", **wanted)
+        assert code == 0, words
+        assert "would make a volume from snap-1" in words
+        assert alive() == before
+        assert "unreachable=0" in words

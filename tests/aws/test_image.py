@@ -5,9 +5,9 @@ import os
 
 import pytest
 from ansible.module_utils.image_rules import Refused, choose, other_disks
+from permissions import allowed, document
 
 from tests.fakes.aws.clients import client
-from tests.roles.playing import PROJECT
 
 MARKET = {
     "offers": [
@@ -18,6 +18,7 @@ MARKET = {
     "timing": [{"image": 12, "copying": 3}],
 }  # fmt: skip
 OWNED = {"kit": "image-trainer", "run": "trainer-1", "Name": "trainer-1"}
+BY_THE_INVENTORY = {"Statement": [{"Effect": "Allow", "Action": "ec2:DescribeRegions", "Resource": "*"}]}
 TAGS = {"kit": "image-trainer", "kit_version": "0.2.0", "architecture": "x86_64", "driver_branch": "535"}
 
 
@@ -65,7 +66,7 @@ def bake(play):
         wanted = {
             "entry": entry, "machine_image_region": "us-east-1", "machine_image_instance_id": instance_id,
             "machine_image_tags": TAGS, "machine_image_copy_regions": ["us-west-2"],
-            "machine_image_poll_seconds": 3,
+            "__machine_image_poll_seconds": 3,
         } | settings  # fmt: skip
         return play("../tests/aws/image_play.yml", json.dumps(wanted), *options)
 
@@ -83,6 +84,7 @@ def launched(endpoint):
     made = ec2.run_instances(
         ImageId="ami-1", MinCount=1, MaxCount=1, InstanceType="g4dn.xlarge",
         BlockDeviceMappings=[{"DeviceName": "/dev/xvda", "Ebs": {"VolumeSize": 40}}],
+        TagSpecifications=[{"ResourceType": "instance", "Tags": [{"Key": "kit", "Value": "image-trainer"}]}],
     )["Instances"][0]  # fmt: skip
     ec2.get_waiter("instance_running").wait(InstanceIds=[made["InstanceId"]], WaiterConfig={"Delay": 1})
     volume = ec2.create_volume(AvailabilityZone=made["Placement"]["AvailabilityZone"], Size=100)["VolumeId"]
@@ -96,15 +98,8 @@ def images(endpoint, region):
     return [row for row in rows if any(tag["Key"] == "kit" for tag in row.get("Tags", []))]
 
 
-def allowed():
-    """The actions of docs/iam/image.json."""
-    statements = json.loads((PROJECT / "docs/iam/image.json").read_text())["Statement"]
-    actions = [row["Action"] for row in statements]
-    return {action for one in actions for action in ([one] if isinstance(one, str) else one)}
-
-
 def test_an_image_is_made_once_of_the_root_volume_alone_and_copied_once(aws, bake, endpoint_of, calls):
-    with aws(MARKET):
+    with aws(MARKET | {"policies": {"double": [document("image"), BY_THE_INVENTORY]}}):
         instance = launched(endpoint_of())
         before = len(calls())
         predicted = bake(instance, "--check")
@@ -127,8 +122,7 @@ def test_an_image_is_made_once_of_the_root_volume_alone_and_copied_once(aws, bak
         assert len(images(endpoint_of(), "us-east-1")) == 1
     [made] = [call for call in calls() if call["action"] == "CreateImage"]
     assert made["parameters"]["NoReboot"] in (True, "true")
-    by_the_inventory = {"ec2:DescribeRegions"}
-    assert {action for call in calls()[before:] for action in call["iam"]} - by_the_inventory == allowed()
+    assert {action for call in calls()[before:] for action in call["iam"]} - {"ec2:DescribeRegions"} == allowed("image")
 
 
 @pytest.mark.slow
@@ -154,7 +148,7 @@ def test_only_the_machine_that_was_sealed_is_returned(aws, bake, play, endpoint_
     for name in ("id_ed25519", "known_hosts"):
         (tmp_path / "ssh" / name).touch()
     settings = {
-        "machine_image_tags": TAGS, "run_directory": str(tmp_path), "machine_image_poll_seconds": 3,
+        "machine_image_tags": TAGS, "run_directory": str(tmp_path), "__machine_image_poll_seconds": 3,
         "checkpoint_mirror_enabled": False, "spot_instance_ssh_cidr": "192.0.2.7/32",
     }  # fmt: skip
     with aws(MARKET):

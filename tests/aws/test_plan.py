@@ -5,6 +5,7 @@ import shutil
 
 import pytest
 import yaml
+from permissions import allowed
 
 from tests.roles.playing import PROJECT
 
@@ -34,18 +35,12 @@ def recap(done):
     return done.stdout.split("PLAY RECAP")[1]
 
 
-def allowed(name):
-    statements = json.loads((PROJECT / "docs/iam" / name).read_text())["Statement"]
-    actions = [row["Action"] for row in statements]
-    return {action for one in actions for action in ([one] if isinstance(one, str) else one)}
-
-
 def used(calls):
     return {action for call in calls for action in call["iam"]}
 
 
 def test_a_plan_is_a_table_a_file_and_a_page(aws, play, calls, tmp_path):
-    with aws(MARKET):
+    with aws(MARKET, "plan"):
         done = play("plan.yml", "spot_market_plan_path=out/plan.json", "spot_market_kms_key_alias=alias/aws/ebs")
         assert done.returncode == 0, done.stdout
         again = play("plan.yml", "spot_market_plan_path=out/plan.json", "--check")
@@ -65,7 +60,7 @@ def test_a_plan_is_a_table_a_file_and_a_page(aws, play, calls, tmp_path):
     assert "changed=0" in recap(done)
     assert "changed=0" in recap(again)
     assert json.loads((tmp_path / "out/plan.json").read_text()) == plan, "check mode wrote"
-    assert used(calls()) == allowed("plan.json")
+    assert used(calls()) == allowed("plan")
 
 
 @pytest.fixture
@@ -95,30 +90,37 @@ def test_when_nothing_can_be_had_the_play_fails_with_the_reasons_and_the_plan_is
     assert len(plan["rejected"]) == 2
 
 
-@pytest.mark.parametrize(
-    ("setting", "message"),
-    [
-        ("spot_market_max_price=5", "Unknown settings: spot_market_max_price"),
-        (
-            '{"spot_market_budget_usd": 0, "spot_market_measured_images_per_second": {"p2.16xlarge": "fast"}}',
-            "spot_market_budget_usd must be a number above 0, got 0, "
-            "spot_market_measured_images_per_second[p2.16xlarge] must be a number above 0, got fast",
-        ),
-        ("spot_market_attained_share=90", "spot_market_attained_share must be at most 1, got 90"),
-        ("spot_market_deadline=soon", 'hours from now like "48", got "soon"'),
-    ],
-)
-def test_bad_settings_are_an_error_in_words(aws, play, setting, message):
+BAD = [
+    ({"spot_market_max_price": 5}, "Unknown settings: spot_market_max_price"),
+    (
+        {"spot_market_budget_usd": 0, "spot_market_measured_images_per_second": {"p2.16xlarge": "fast"},
+         "spot_market_max_price_by_region_usd": {"us-west-2": -1}},
+        "spot_market_max_price_by_region_usd[us-west-2] must be a number above 0, got -1, "
+        "spot_market_budget_usd must be a number above 0, got 0, "
+        "spot_market_measured_images_per_second[p2.16xlarge] must be a number above 0, got fast",
+    ),
+    ({"spot_market_attained_share": 90}, "spot_market_attained_share must be at most 1, got 90"),
+    ({"spot_market_deadline": "soon"}, 'hours from now like "48", got "soon"'),
+]  # fmt: skip
+
+
+def test_bad_settings_are_an_error_in_words(aws, play, tmp_path):
+    """One play, and each of its hosts has a setting of its own."""
+    hosts = {f"bad-{number}": settings for number, (settings, _) in enumerate(BAD)}
+    more = tmp_path / "hosts.json"
+    more.write_text(json.dumps({"aws_region_us_west_2": {"hosts": hosts}}))
     with aws(MARKET):
-        done = play("plan.yml", "spot_market_plan_path=plan.json", setting)
+        done = play("plan.yml", "spot_market_plan_path=plan.json", f"--inventory={more}", "--limit=bad-*")
     assert done.returncode == 2
-    assert message in " ".join((done.stdout + done.stderr).split())
+    told = " ".join((done.stdout + done.stderr).split())
+    for number, (_, message) in enumerate(BAD):
+        assert message in told.split(f"fatal: [bad-{number}]: ")[1].split("fatal: ")[0]
 
 
 def test_a_region_is_added_by_one_file_that_is_never_overwritten(aws, play, calls, tmp_path):
     file = tmp_path / "aws_region_us_west_2.yml"
     images = [{"id": "ami-1", "region": "us-west-2", "ssm_parameter": "/aws/service/debian/release/12/latest/amd64"}]
-    with aws({"regions": {"us-west-2": {"zones": {"us-west-2a": "usw2-az2"}}}, "images": images}):
+    with aws({"regions": {"us-west-2": {"zones": {"us-west-2a": "usw2-az2"}}}, "images": images}, "region"):
         local = PROJECT / "inventory/local"  # as it is called: nothing of inventory/aws is needed
         done = play("region.yml", "region=us-west-2", f"region_file={file}", inventory=local)
         assert done.returncode == 0, done.stdout
@@ -133,4 +135,4 @@ def test_a_region_is_added_by_one_file_that_is_never_overwritten(aws, play, call
     assert "# mine" in file.read_text()
     shipped = yaml.safe_load((PROJECT / "inventory/aws/group_vars/aws_region_us_west_2.yml").read_text())
     assert list(facts) == list(shipped)
-    assert used(calls()) == allowed("region.json")
+    assert used(calls()) == allowed("region")

@@ -22,7 +22,8 @@ def rebuild(folder, **more):
 
 def test_it_needs_checkpoints_that_outlive_the_machine(aws, tmp_path):
     with aws(SCENARIO | {"instances": [ours()]}):
-        words = rebuild(tmp_path, checkpoint_mirror_enabled=False, spot_market_instance_types=[OTHER])
+        kept = {"data_volume_enabled": True, "data_volume_keep": True}  # the root volume has the checkpoints
+        words = rebuild(tmp_path, checkpoint_mirror_enabled=False, spot_market_instance_types=[OTHER], **kept)
         assert "checkpoints that outlive it" in words
         assert "instance" in alive()
 

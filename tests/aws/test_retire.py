@@ -2,12 +2,17 @@
 
 import json
 import os
+import re
+import sys
+import time
 
 import boto3
 import pytest
+from run_logs import checkpoint, start, steps, write_run
 from test_bill import KIT, OURS, client, control, instance, tags
 
 from tests.rehearsal.playing import playbook
+from tests.roles.playing import PROJECT
 
 TYPE = "c6i.large"
 OFFER = {"region": "us-west-2", "instance_types": [TYPE], "on_demand_usd_per_hour": 0.085, "spot_usd_per_hour": 0.02}
@@ -27,6 +32,29 @@ def ours(region="us-west-2", **more):
 def play(name, folder, *options, **more):
     done = playbook(f"{name}.yml", SETTINGS | more, folder, *options)
     return done.returncode, " ".join((done.stdout + done.stderr).split())
+
+
+def play_hosts(name, folder, hosts, **more):
+    """One play for several trainers that are at home in us-west-2: {name: (failed, changed, what it was told)}.
+
+    hosts: their variables by name.
+    """
+    inventory = folder / "hosts.json"
+    inventory.write_text(json.dumps({"aws_region_us_west_2": {"hosts": hosts}}))
+    done = playbook(f"{name}.yml", SETTINGS | more, folder, "-i", str(inventory), "--limit", ",".join(hosts))
+    blocks = re.split(r"\n(?=\w+: \[|TASK |PLAY )", done.stdout)
+    return {host: (*recap(done, host), " ".join(" ".join(words_of(blocks, host)).split())) for host in hosts}
+
+
+def words_of(blocks, host):
+    return [block for block in blocks if re.match(rf"\w+: \[{re.escape(host)}\]", block)]
+
+
+def recap(done, host):
+    line = re.search(rf"\n{re.escape(host)} +: (.*)", done.stdout)
+    assert line, done.stdout + done.stderr
+    facts = dict(word.split("=") for word in line[1].split())
+    return int(facts["failed"]) + int(facts["unreachable"]), int(facts["changed"])
 
 
 def retire(folder, *options, **more):
@@ -56,30 +84,22 @@ def first_instance(region="us-west-2"):
     return client(region).describe_instances()["Reservations"][0]["Instances"][0]["InstanceId"]
 
 
-def test_unconfirmed_it_says_what_it_would_delete_and_does_not(aws, tmp_path):
-    with aws(MARKET | {"instances": [ours()]}):
-        volume, before = attached(first_instance()), alive()
-        code, words = play("retire", tmp_path)
-        assert alive() == before
-        assert code == 2
-        for part in (f"instance {first_instance()} in us-west-2a, running", f"volume {volume} in us-west-2a", "$0.06",
-                     "-e retire_confirmed=true"):  # fmt: skip
-            assert part in words
-
-
 def test_it_deletes_everything_proves_it_and_shows_the_bill(aws, tmp_path):
     with aws(MARKET | {"instances": [ours(), ours(tags=KIT | {"run": "other"})]}):
         attached(first_instance())
         client().create_key_pair(KeyName="trainer-trainer-1", TagSpecifications=tags("key-pair"))
+        client().create_key_pair(KeyName="theirs", TagSpecifications=tags("key-pair", {"run": "trainer-1"}))
         code, words = retire(tmp_path)
         assert code == 0, words
         assert (alive(), alive("other")) == ([], ["instance"])
-        assert "Nothing with the tag run=trainer-1 is left in any region." in words
+        assert "Nothing of the kit with the tag run=trainer-1 is left in any region. key pair key-" in words
+        client().delete_key_pair(KeyName="theirs")
         assert "the same hours on demand" in words
         assert changed(words) > 0
         code, words = retire(tmp_path)
         assert (code, changed(words)) == (0, 0), words
         assert "the same hours on demand" in words
+        assert "Nothing with the tag run=trainer-1 is left in any region." in words, words
 
 
 def test_check_mode_deletes_nothing(aws, tmp_path):
@@ -89,26 +109,6 @@ def test_check_mode_deletes_nothing(aws, tmp_path):
         assert code == 0, words
         assert alive() == before
         assert not (tmp_path / "run").exists()
-
-
-@pytest.mark.parametrize(("more", "ends"), [({}, 2), pytest.param({"retire_instances": 2}, 0, marks=pytest.mark.slow)])
-def test_more_than_one_instance_must_be_named(aws, tmp_path, more, ends):
-    with aws(MARKET | {"instances": [ours(), ours("us-east-1")]}):
-        code, words = retire(tmp_path, **more)
-        assert code == ends, words
-        assert (alive() == []) == (ends == 0)
-        if ends:
-            assert "-e retire_instances=2" in words
-
-
-@pytest.mark.parametrize("name", ["", pytest.param("*", marks=pytest.mark.slow)])
-def test_without_a_name_nothing_is_deleted(aws, tmp_path, name):
-    with aws(MARKET | {"instances": [ours(), ours(tags={"kit": "image-trainer", "run": ""})]}):
-        before = alive()
-        code, words = retire(tmp_path, trainer_run_name=name)
-        assert code == 2
-        assert "bill_run must be made of letters" in words
-        assert alive() == before
 
 
 DATA_SET = ours("us-east-1", tags=KIT | {"run": "dataset-imagenet"}, market="on_demand")
@@ -155,43 +155,60 @@ def test_what_cannot_be_deleted_is_listed(aws, tmp_path):
 FINISHED = {"finished": True, "steps": 600, "epochs": 90, "epochs_total": 90}
 STOPPED = FINISHED | {"finished": False, "epochs": 1.5}
 GONE = {"ended": "-1h"}
+HERE = {"retire_without_results": False}
+GIVES_UP = "-e retire_without_results=true gives them up"
+# What each trainer has on AWS and on this side (report, epoch of the model), its settings, and why nothing is deleted.
+REFUSED = {
+    "unconfirmed": ([{}], None, None, {"retire_confirmed": False},
+                    "Its bill so far: $0.06. It is done with -e retire_confirmed=true"),
+    "several": ([{}, {"region": "us-east-1"}], None, None, {}, "-e retire_instances=2"),
+    "nameless": ([{}], None, None, {"trainer_run_name": ""}, "bill_run must be made of letters"),
+    "star": ([{}], None, None, {"trainer_run_name": "*"}, "bill_run must be made of letters"),
+    "silent": ([{}], None, None, HERE, GIVES_UP),
+    "not-fetched-since": ([{}], FINISHED, 90, HERE, GIVES_UP),
+    "gone": ([GONE], None, None, HERE, "no second place has them"),
+    "gone-with-a-report-of-nothing": ([GONE], {}, None, HERE, GIVES_UP),
+    "gone-with-an-older-model": ([GONE], STOPPED, 1.2, HERE, GIVES_UP),
+    "gone-finished-without-a-model": ([GONE], FINISHED, None, HERE, GIVES_UP),
+    "gone-with-a-card-alone": ([GONE], FINISHED, 90, HERE, GIVES_UP),
+}  # fmt: skip
+RETIRED = {
+    "gone-finished": ([GONE], FINISHED, 90, HERE, ""), "gone-stopped": ([GONE], STOPPED, 1.5, HERE, ""),
+    "never-began": ([], None, None, HERE, ""),
+    "two-as-said": ([{}, {"region": "us-east-1"}], None, None, {"retire_instances": 2}, ""),
+}  # fmt: skip
 
 
-def have(folder, report=None, model_epoch=None):
+def have(folder, report=None, model_epoch=None, run="trainer-1"):
     """The run's directory on this side, with what was fetched before."""
-    here = folder / "run/trainer-1"
+    here = folder / "run" / run
     here.mkdir(parents=True)
     for name, content in (("report", report), ("model", model_epoch and {"epoch": model_epoch})):
         if content is not None:
             (here / f"{name}.json").write_text(json.dumps(content))
+    for name in ("model-0000.params", "model-symbol.json") if model_epoch else ():
+        (here / name).touch()
     return here
 
 
-@pytest.mark.parametrize(
-    ("machine", "report", "model_epoch", "ends"),
-    [
-        pytest.param({}, None, None, 2, id="it does not answer"),
-        pytest.param(GONE, STOPPED, 1.2, 2, id="gone, an older model"),
-        *(
-            pytest.param(*row, id=name, marks=pytest.mark.slow) for name, row in {
-                "gone": (GONE, None, None, 2),
-                "gone, a report of nothing": (GONE, {}, None, 2),
-                "gone, finished, without a model": (GONE, FINISHED, None, 2),
-                "gone, finished": (GONE, FINISHED, 90, 0),
-                "gone, stopped": (GONE, STOPPED, 1.5, 0),
-                "not fetched since": ({}, FINISHED, 90, 2),
-                "never began": (None, None, None, 0),
-            }.items()
-        ),
-    ],
-)  # fmt: skip
-def test_results_must_be_here_first(aws, tmp_path, machine, report, model_epoch, ends):
-    have(tmp_path, report, model_epoch)
-    with aws(MARKET | {"instances": [] if machine is None else [ours(**machine)]}):
-        before = alive()
-        code, words = play("retire", tmp_path, retire_confirmed=True)
-        assert code == ends, words
-        assert ends == 0 or (alive() == before and "-e retire_without_results=true gives them up" in words)
+@pytest.mark.parametrize("cases", [REFUSED, pytest.param(RETIRED, marks=pytest.mark.slow)], ids=["refused", "retired"])
+def test_what_keeps_a_run_from_being_retired(aws, tmp_path, cases):
+    """One play for all of them. Results must be here first; more than one instance must be named."""
+    instances = [ours(**{"tags": KIT | {"run": name}} | row) for name, case in cases.items() for row in case[0]]
+    nameless = [ours(tags={"kit": "image-trainer", "run": ""})]
+    for name, case in cases.items():
+        here = have(tmp_path, case[1], case[2], name)
+        if name == "gone-with-a-card-alone":
+            (here / "model-0000.params").unlink()
+    common = {"retire_confirmed": True, "retire_without_results": True}
+    with aws(MARKET | {"instances": instances + nameless}):
+        before = {name: alive(name) for name in [*cases, ""]}
+        told = play_hosts("retire", tmp_path, {name: common | case[3] for name, case in cases.items()})
+        after = {name: alive(name) for name in [*cases, ""]}
+    assert after == (before if cases is REFUSED else dict.fromkeys(cases, []) | {"": before[""]})
+    for name, case in cases.items():
+        failed, _, words = told[name]
+        assert failed == (name in REFUSED) and case[4] in words, (name, words)
 
 
 def test_an_older_state_in_the_second_place_does_not_end_a_machine_that_lives(aws, tmp_path):
@@ -214,31 +231,34 @@ def put_mirror(latest):
 
 def test_status_of_a_machine_that_does_not_answer_and_of_none(aws, tmp_path):
     with aws(MARKET | {"instances": [ours()]}):
-        code, words = play("status", tmp_path)
-        assert code == 0, words
-        for part in (f"where {first_instance()}, {TYPE} spot in us-west-2a, running", "3.0 hours", "host no answer:",
-                     "cost $0.06 so far; the same hours on demand $0.26", "$0.02 an hour now"):  # fmt: skip
-            assert part in words
+        told = play_hosts("status", tmp_path, {"rented": {"trainer_run_name": "trainer-1"}, "none": {}})
+        one = first_instance()
+    for part in (f"where {one}, {TYPE} spot in us-west-2a, running", "3.0 hours", "host no answer:",
+                 "cost $0.06 so far; the same hours on demand $0.26", "$0.02 an hour now"):  # fmt: skip
+        assert part in told["rented"][2]
+    assert "where nowhere: it has no instance" in told["none"][2]
+    assert (told["none"][:2], told["rented"][0]) == ((0, 0), 0)
+
+
+def test_stop_without_a_machine_says_so_and_powering_off_needs_a_second_place(aws, tmp_path):
+    """A kept volume is none while the checkpoints are on the root volume."""
+    hosts = {"none": {}, "kept": {"stop_power_off": True, "data_volume_keep": True}}
     with aws(MARKET):
-        code, words = play("status", tmp_path)
-        assert code == 0
-        assert "where nowhere: it has no instance" in words
-        assert "cost $0.06 so far" in words
-        assert (code, changed(words)) == (0, 0)
+        told = play_hosts("stop", tmp_path, hosts)
+    assert told["none"][:2] == (0, 0) and "There is no machine." in told["none"][2]
+    assert told["kept"][0] == 1 and "checkpoint_mirror_enabled or data_volume_keep" in told["kept"][2]
 
 
-def test_stop_without_a_machine_says_so(aws, tmp_path):
-    with aws(MARKET):
-        code, words = play("stop", tmp_path)
-    assert (code, changed(words)) == (0, 0), words
-    assert "There is no machine." in words
-
-
-def test_powering_off_needs_a_second_place(aws, tmp_path):
-    with aws(MARKET):
-        code, words = play("stop", tmp_path, stop_power_off=True)
-    assert code == 2
-    assert "checkpoint_mirror_enabled or data_volume_keep" in words
+def know_address(cidr):
+    """The run's firewall, as the launch left it."""
+    ec2 = client("us-west-2")
+    network = ec2.describe_vpcs()["Vpcs"][0]["VpcId"]
+    group = ec2.create_security_group(
+        GroupName="image-trainer-trainer-1", Description="The trainer of run trainer-1", VpcId=network,
+        TagSpecifications=tags("security-group"),
+    )["GroupId"]  # fmt: skip
+    ssh = {"IpProtocol": "tcp", "FromPort": 22, "ToPort": 22, "IpRanges": [{"CidrIp": cidr, "Description": "ssh"}]}
+    ec2.authorize_security_group_ingress(GroupId=group, IpPermissions=[ssh])
 
 
 def test_status_lets_this_controller_in_when_its_address_has_changed(aws, tmp_path):
@@ -247,9 +267,41 @@ def test_status_lets_this_controller_in_when_its_address_has_changed(aws, tmp_pa
     for name in ("id_ed25519", "known_hosts"):
         (keys / name).touch()
     with aws(MARKET | {"instances": [ours()]}):
-        for address, changes in (("192.0.2.7/32", True), ("192.0.2.9/32", True), ("192.0.2.9/32", False)):
+        know_address("192.0.2.7/32")
+        for address, changes in (("192.0.2.9/32", True), ("192.0.2.9/32", False)):
             code, words = play("status", tmp_path, spot_instance_ssh_cidr=address)
             assert (code, changed(words) > 0) == (0, changes), words
             tagged = [{"Name": "tag:run", "Values": ["trainer-1"]}]
             [group] = client("us-west-2").describe_security_groups(Filters=tagged)["SecurityGroups"]
             assert [row["CidrIp"] for rule in group["IpPermissions"] for row in rule["IpRanges"]] == [address]
+
+
+def run_on_this_machine(folder):
+    """A run, and the settings with which the play takes this machine for its host."""
+    here, now = folder / "run/trainer-1", time.time()
+    (here / "ssh").mkdir(parents=True)
+    for name in ("id_ed25519", "known_hosts"):
+        (here / "ssh" / name).touch()
+    events = [start(now - 300), *steps(now - 200, 10, 100), checkpoint(now - 100, 100)]
+    write_run(folder / "host/trainer-1", events, [])
+    return {
+        "ansible_connection": "local", "ansible_become": False, "ansible_python_interpreter": sys.executable,
+        "trainer_service": False, "trainer_runs_directory": str(folder / "host"), "trainer_python": sys.executable,
+        "trainer_code_directory": str(PROJECT), "spot_instance_ssh_cidr": "192.0.2.7/32",
+    }  # fmt: skip
+
+
+@pytest.mark.slow
+def test_status_tells_how_a_run_stands_whatever_becomes_of_its_results(aws, tmp_path):
+    own = run_on_this_machine(tmp_path)
+    (tmp_path / "run/trainer-1/report.json").mkdir()  # where no file can be put
+    with aws(MARKET | {"instances": [ours()]}):
+        code, words = play("status", tmp_path, **own)
+        assert code == 0, words
+        for part in ("step 100 of 200", "results not brought here: Bring it here", "cost $0.06 so far"):
+            assert part in words
+        # The inventory has a second place, the run was begun without. Only a look: the machine is this one.
+        more = own | {"checkpoint_mirror_enabled": True, "stop_power_off": True}
+        code, words = play("stop", tmp_path, "--check", **more)
+    assert code == 2
+    assert "The second place has step none, the machine step 100" in words

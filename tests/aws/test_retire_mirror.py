@@ -52,7 +52,10 @@ def test_the_results_of_a_lost_machine_come_from_its_second_place(aws, tmp_path)
             shutil.copy(tmp_path / "host/trainer-1" / name, here / name)
         code, words = retire(tmp_path)
         assert code == 0, words
-        assert json.loads((here / "report.json").read_text())["steps"] == 6
+        report, bill = (json.loads((here / name).read_text()) for name in ("report.json", "bill.json"))
+        assert report["steps"] == 6
+        assert report["cost"]["usd"] == bill["total_usd"] > 0, "the report is that of the last bill"
+        assert report["cost"]["billed"]
         assert json.loads((here / "model.json").read_text())
         assert (here / "events.jsonl").stat().st_size == (tmp_path / "host/trainer-1/events.jsonl").stat().st_size
         assert list((here / "checkpoints").iterdir())

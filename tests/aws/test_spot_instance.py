@@ -1,11 +1,13 @@
 """The role spot_instance as playbooks play it, against the double of AWS."""
 
 import json
+import re
 import threading
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
-from launches import HOME, REGIONS, T3, ec2, market, offer
+from launches import HOME, IMAGE_PARAMETER, REGIONS, T3, ec2, market, offer
+from permissions import allowed
 
 from tests.roles.playing import PROJECT
 
@@ -17,6 +19,7 @@ BAKED = {
 }  # fmt: skip
 OLDER = BAKED | {"id": "ami-older", "name": "older", "created": "-2d"}
 OTHER = BAKED | {"id": "ami-other", "name": "other", "tags": BAKED["tags"] | {"mxnet_wheel": "mxnet-cu102"}}
+MAX_PRICE = "InstanceMarketOptions.SpotOptions.MaxPrice"
 
 
 class Address(BaseHTTPRequestHandler):
@@ -99,12 +102,6 @@ def rules():
     return sorted((row["FromPort"], one["CidrIp"]) for row in group["IpPermissions"] for one in row["IpRanges"])
 
 
-def allowed():
-    statements = json.loads((PROJECT / "docs/iam/launch.json").read_text())["Statement"]
-    actions = [row["Action"] for row in statements]
-    return {action for one in actions for action in ([one] if isinstance(one, str) else one)}
-
-
 @pytest.mark.slow  # nine plays
 def test_from_the_offers_to_nothing_left(aws, spot, calls):
     """The first region has no network of its own, no quota on demand and no spot capacity."""
@@ -121,8 +118,10 @@ def test_from_the_offers_to_nothing_left(aws, spot, calls):
         "spot_instance_allow_on_demand": True, "spot_instance_profiles": {T3: PROFILE},
         "spot_instance_offers": [offer(None, "us-east-1", "on_demand"), offer("us-east-1a", "us-east-1"), offer()],
         "spot_instance_monitor_cidrs": ["198.51.100.0/24"],
+        "spot_instance_image_parameters": {"us-east-1": IMAGE_PARAMETER, HOME: "/never/needed/for/a/baked/image"},
+        "spot_instance_max_price_usd": 9, "spot_instance_max_price_by_region_usd": {HOME: 2.25, "us-east-1": 10},
     }  # fmt: skip
-    with aws(scenario):
+    with aws(scenario, "launch"):
         check, _ = spot("main", "--check", **settings)
         assert "changed=0" in recap(check)
         assert "Would launch t3.micro (on demand) in us-east-1 at $1.8 an hour." in words(check)
@@ -152,10 +151,13 @@ def test_from_the_offers_to_nothing_left(aws, spot, calls):
         assert (found, left()) == ({}, [])
         again, _ = spot("retire")
         assert "changed=0" in recap(again)
+    asked = [call for call in calls() if call["action"] == "RunInstances"]
+    caps = {call["region"]: call["parameters"].get(MAX_PRICE) for call in asked if MAX_PRICE in call["parameters"]}
+    assert caps == {"us-east-1": "9.000000", HOME: "2.250000"}
     # The first two: test_spot_instance_found.py. The third: moto's first subnet of a zone is public by itself.
     not_here = {"ec2:CancelSpotInstanceRequests", "ec2:StartInstances", "ec2:ModifySubnetAttribute"}
     assert spot.used.isdisjoint(not_here)
-    assert spot.used | not_here == allowed()
+    assert spot.used | not_here == allowed("launch")
 
 
 def there(**more):
@@ -163,33 +165,13 @@ def there(**more):
     return {"region": HOME, "zone": f"{HOME}a", "instance_type": T3, "tags": tags} | more
 
 
-def test_two_instances_are_listed_and_none_is_picked(aws, spot):
-    with aws(market(instances=[there(), there(region="eu-west-1", zone="eu-west-1b", state="stopped")])):
-        done, _ = spot("main", "--check")
-    assert done.returncode == 2
-    assert "Run r1 has 2 instances, and none is picked" in words(done)
-    for part in ("(t3.micro, running, in us-west-2a)", "(t3.micro, stopped, in eu-west-1b)"):
-        assert part in words(done)
-
-
-def test_an_instance_of_another_controller_is_told(aws, spot):
-    with aws(market(instances=[there()])):
-        done, _ = spot("main")
-    assert done.returncode == 2
-    assert "ssh/id_ed25519 is missing: it was launched from another controller" in words(done)
-
-
-def test_a_run_without_instance_and_offers_is_an_error_before_anything_is_made(aws, spot, calls):
-    with aws(market()):
-        done, _ = spot("main", spot_instance_offers=[offer(market="on_demand")])
-        assert left() == []
-    assert done.returncode == 2
-    assert "of 1 offers none is within spot_instance_allow_on_demand (False)" in words(done)
-
-
-def test_a_host_that_does_not_answer_is_told_with_ssh_s_reason_and_what_became_of_it(aws, spot):
+def test_a_host_that_does_not_answer_is_told_with_ssh_s_reason_and_what_became_of_it(aws, spot, tmp_path):
     with aws(market(instances=[there()], addresses=["127.0.0.9"])):
         done, _ = spot("wait", __spot_instance_answer_retries=1)
+        [one] = ec2().describe_instances()["Reservations"][0]["Instances"]
+        (tmp_path / "run/r1/sealed").write_text(f"{one['InstanceId']}\n")
+        sealed, _ = spot("wait", __spot_instance_answer_retries=1)
+    assert "It is sealed: playbooks/image.yml goes on" in words(sealed)
     assert done.returncode == 2
     for part in ("at 127.0.0.9: ", "ssh: connect to host 127.0.0.9 port 22: Connection refused. It is running"):
         assert part in words(done)
@@ -203,22 +185,44 @@ BAD = [
         "allowed, office is no network like 192.0.2.7/32",
     ),
     ({"spot_instance_max_price": 5}, "Unknown settings: spot_instance_max_price;"),
-    ({"spot_instance_max_price_usd": -1}, 'must be above 0, got "-1", "900", "40", "120"'),
-    ({"spot_instance_unconfigured_minutes": 0}, 'must be above 0, got "", "900", "40", "0"'),
-]
+    ({"spot_instance_max_price_usd": -1}, 'must be above 0, got "-1", {}, "900", "40", "120"'),
+    ({"spot_instance_max_price_by_region_usd": {HOME: 0}}, 'above 0, got "", {"us-west-2": 0}, "900", "40", "120"'),
+    ({"spot_instance_unconfigured_minutes": 0}, 'must be above 0, got "", {}, "900", "40", "0"'),
+    (
+        {"spot_instance_run": "two"},
+        "Run two has 2 instances, and none is picked: i-", "(t3.micro, running, in us-west-2a)",
+        "(t3.micro, stopped, in eu-west-1b)",
+    ),
+    (
+        {"spot_instance_run": "of-another"},
+        "ssh/id_ed25519 is missing: it was launched from another controller",
+    ),
+    (
+        {"spot_instance_offers": [offer(market="on_demand"), offer("eu-west-1a", "eu-west-1", price=1.8)],
+         "spot_instance_max_price_by_region_usd": {"eu-west-1": 1.7, HOME: 2}},
+        "of 2 offers none is within spot_instance_allow_on_demand (False)",
+    ),
+]  # fmt: skip
 
 
-def test_bad_settings_are_an_error_in_words(play, tmp_path):
-    """One play, and each of its hosts has a setting of its own."""
+def test_what_ends_a_launch_before_anything_is_made(aws, play, tmp_path):
+    """One play, and each of its hosts has a setting, or an instance, of its own."""
     common = {"checkout": str(PROJECT), "spot_instance_run": "r1", "spot_instance_run_directory": str(tmp_path)}
-    hosts = {f"trainer-{number}": settings for number, (settings, _) in enumerate(BAD)}
+    hosts = {f"trainer-{number}": settings for number, (settings, *_) in enumerate(BAD)}
     inventory = tmp_path / "hosts.json"
     inventory.write_text(json.dumps({"trainers": {"hosts": hosts, "vars": common}}))
-    done = play(PLAY, "entry=main", inventory=inventory)
+    two = {"kit": "image-trainer", "run": "two"}
+    instances = [there(tags=two), there(tags=two, region="eu-west-1", zone="eu-west-1b", state="stopped"),
+                 there(tags=two | {"run": "of-another"})]  # fmt: skip
+    with aws(market(instances=instances)):
+        done = play(PLAY, "entry=main", inventory=inventory)
+        assert left() == []
     assert done.returncode == 2
     told = words(done)
-    for number, (_, message) in enumerate(BAD):
-        assert message in told.split(f"fatal: [trainer-{number}]: ")[1].split("fatal: ")[0]
+    for number, (_, *messages) in enumerate(BAD):
+        own = re.split(rf"(?:fatal|failed): \[trainer-{number}\]", told)[1]
+        for message in messages:
+            assert message in re.split(r"(?:fatal|failed): \[", own)[0]
 
 
 def test_an_empty_name_ends_nothing(spot):

@@ -221,6 +221,14 @@ def test_ids_and_tags_that_are_seen_late_are_waited_for(aws, tmp_path):
         assert facts["state"] == "running"
 
 
+def test_its_public_address_is_waited_for(aws, tmp_path):
+    """The private one is there at once, and from outside it leads nowhere."""
+    with aws(market(timing=[{"addresses": 2}])):
+        facts, _ = launch(tmp_path, offer())
+        [row] = ec2().describe_instances(InstanceIds=[facts["id"]])["Reservations"][0]["Instances"]
+        assert facts["address"] == row["PublicIpAddress"] != facts["private_address"]
+
+
 KILLED = """
 import json, sys
 import role_modules

@@ -81,7 +81,7 @@ def play_command(folder, point, *options, hosts=("trainer-1",), **settings):
 def play_role(folder, point, *options, **settings):
     return subprocess.run(
         play_command(folder, point, *options, **settings), cwd=folder, env=environment(), stdin=subprocess.DEVNULL,
-        capture_output=True, text=True, timeout=120, check=False,
+        capture_output=True, text=True, timeout=600, check=False,
     )  # fmt: skip
 
 

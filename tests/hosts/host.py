@@ -94,6 +94,11 @@ class Host:
         self.disks[index] = None
         self._settle(index)
 
+    def enlarge(self, volume_id: str, mebibytes: int) -> None:
+        loop = self.loop(self.disks.index(volume_id))
+        os.truncate(call("losetup", "-n", "-O", "BACK-FILE", loop).strip(), mebibytes << 20)
+        call("losetup", "-c", loop)
+
     def _settle(self, index: int) -> None:
         self.run(f"udevadm control --reload; udevadm trigger --settle --action=change {self.loop(index)}", check=False)
 

@@ -97,8 +97,7 @@ def allowed_servers() -> list[str]:
 
 
 def _make(path: Path) -> None:
-    for old in HOSTS.glob("base-*"):
-        shutil.rmtree(old)
+    remove_old("base-*")
     part = path.with_name(path.name.replace("base-", "part-"))
     shutil.rmtree(part, ignore_errors=True)
     mirror = debian_sources()[0][0]
@@ -113,6 +112,14 @@ def _make(path: Path) -> None:
     part.rename(path)
 
 
+def remove_old(pattern: str) -> None:
+    """But not from under a host that runs."""
+    mounted = Path("/proc/mounts").read_text()
+    for old in HOSTS.glob(pattern):
+        if old.name not in mounted:
+            shutil.rmtree(old)
+
+
 def _configure(image: Path) -> None:
     if not KEY.exists():
         subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(KEY)], check=True)
@@ -121,7 +128,7 @@ def _configure(image: Path) -> None:
     for package in (image / "var/cache/apt/archives").glob("*.deb"):
         package.unlink()
     (image / "usr/sbin/policy-rc.d").unlink(missing_ok=True)
-    lines = [f"deb {uri} {suite} main contrib non-free non-free-firmware\n" for uri, suite in debian_sources()]
+    lines = [f"deb {uri} {suite} main\n" for uri, suite in debian_sources()]
     (image / "etc/apt/sources.list").write_text("".join(lines))
     (image / "etc/machine-id").write_text("")
     shutil.copy("/etc/ssl/certs/ca-certificates.crt", image / "etc/ssl/certs/ca-certificates.crt")

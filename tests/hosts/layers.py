@@ -1,7 +1,6 @@
 """What hosts are clones of: the bare image, and the one with MXNet on it."""
 
 import hashlib
-import shutil
 from pathlib import Path
 
 import host as hosts
@@ -29,8 +28,7 @@ def with_mxnet() -> list[Path]:
 
 
 def _make(layer: Path, base: Path) -> None:
-    for old in image.HOSTS.glob("runtime-*"):
-        shutil.rmtree(old)
+    image.remove_old("runtime-*")
     booted = hosts.up([base])
     done = play(booted, ["mxnet_runtime"], {})
     hosts.down(booted, keep_upper=layer if done.code == 0 else None)

@@ -7,15 +7,15 @@ from pathlib import Path
 SOURCE = "opt/packages"
 
 
-def publish(host, folder: Path, packages: dict[str, dict]) -> None:
+def publish(host, folder: Path, packages: dict[str, dict], version: int = 9999) -> None:
     """Each package by name: {"files": {path: text}, "postinst": shell text}; newer than any that Debian has."""
     source = host.root / SOURCE
     source.mkdir(parents=True, exist_ok=True)
     index = ""
     for name, content in packages.items():
-        built = build(folder / name, name, **content)
+        built = build(folder / name, name, version, **content)
         (source / built.name).write_bytes(built.read_bytes())
-        index += control(name) + (
+        index += control(name, version) + (
             f"Filename: ./{built.name}\nSize: {built.stat().st_size}\n"
             f"SHA256: {hashlib.sha256(built.read_bytes()).hexdigest()}\n\n"
         )
@@ -24,9 +24,9 @@ def publish(host, folder: Path, packages: dict[str, dict]) -> None:
     host.run("apt-get -q update", timeout_seconds=300)
 
 
-def build(tree: Path, name: str, files=None, postinst: str = "") -> Path:
+def build(tree: Path, name: str, version: int, files=None, postinst: str = "") -> Path:
     (tree / "DEBIAN").mkdir(parents=True)
-    (tree / "DEBIAN/control").write_text(control(name))
+    (tree / "DEBIAN/control").write_text(control(name, version))
     for path, text in (files or {}).items():
         (tree / path).parent.mkdir(parents=True, exist_ok=True)
         (tree / path).write_text(text)
@@ -39,8 +39,8 @@ def build(tree: Path, name: str, files=None, postinst: str = "") -> Path:
     return built
 
 
-def control(name: str) -> str:
+def control(name: str, version: int) -> str:
     return (
-        f"Package: {name}\nVersion: 9999\nArchitecture: all\nMaintainer: The tests <tests@example.invalid>\n"
+        f"Package: {name}\nVersion: {version}\nArchitecture: all\nMaintainer: The tests <tests@example.invalid>\n"
         f"Description: stands for {name}\n"
     )

@@ -12,6 +12,7 @@ from host import Host
 from image import KEY
 
 PROJECT = Path(__file__).resolve().parents[2]
+KILLED = 9  # the exit code of a controller that `killed_after` killed
 _SSH = "-o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -o LogLevel=ERROR"
 
 
@@ -63,6 +64,12 @@ def start(host: Host, roles: list[str], variables: dict, *options: str, tasks: s
         cwd=PROJECT, env=_environment() | more, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT, text=True, start_new_session=True,
     )
+
+
+def killed_after(changes: int) -> dict[str, str]:
+    """Environment of a play whose controller dies once that many tasks have changed something."""
+    callbacks = Path(__file__).with_name("callbacks")
+    return {"ANSIBLE_CALLBACK_PLUGINS": str(callbacks), "KILLED_AFTER_CHANGES": str(changes)}
 
 
 def _environment() -> dict[str, str]:

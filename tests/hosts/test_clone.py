@@ -15,7 +15,7 @@ def test_reaches_the_package_mirrors_and_nothing_else(host):
     assert host.run("apt-get update").returncode == 0
     assert "default" not in host.read("ip route")
     refused = host.read(
-        "python3 -c 'import urllib.request as r; r.urlopen(\"http://example.invalid/\")' 2>&1 | tail -1"
+        "python3 -c 'import urllib.request as r; r.urlopen(\"http://mirror.example/\")' 2>&1 | tail -1"
     )
     assert "403" in refused
 

@@ -1,5 +1,7 @@
 """Role machine_image on a real host: what is left on the disk is what an image may hold."""
 
+from pathlib import Path
+
 import host as hosts
 import pytest
 from network import call
@@ -43,6 +45,12 @@ def seal(host, tmp_path, **settings):
     return play(host, ["machine_image"], settings), marker
 
 
+def is_inside(host, path):
+    """Of the host that runs, when nobody can log in to it any more."""
+    processes = call("ip", "netns", "pids", host.name).split()
+    return any(Path(f"/proc/{number}/root{path}").exists() for number in processes)
+
+
 def test_a_host_that_trains_is_left_alone(host, tmp_path):
     host.run("systemctl start trainer")
     done, marker = seal(host, tmp_path)
@@ -79,6 +87,7 @@ def test_what_is_the_host_s_own_is_gone_and_the_rest_is_there(host, tmp_path):
     assert list((host.root / "data").iterdir()) == []
     assert list((host.root / "etc/systemd/system").rglob("*.wants/trainer.service")) == []
     assert secret not in done.output
+    assert is_inside(host, "/run/systemd/transient/sealed-power-off.timer"), "it ends by itself"
 
 
 def test_nothing_of_the_operator_is_left_anywhere_on_the_disk(host):

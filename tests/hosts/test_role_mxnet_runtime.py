@@ -1,14 +1,21 @@
 """Role mxnet_runtime on a real host: MXNet from nothing, the wheel by GPU, the proof on every device."""
 
+import hashlib
 import json
-import subprocess
-from pathlib import Path
+import re
+import tarfile
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
 
 import host as hosts
 import pytest
-from plays import play
+import yaml
+from fakes.nvml import HOST_SCRIPT, K80, MISMATCH, FakeNvml
+from plays import PROJECT, play
 
-GPUS = {"K80": "3 7 Tesla K80", "H100": "9 0 NVIDIA H100"}
+H100 = K80 | {"major": 9, "minor": 0, "name": "NVIDIA H100"}
+NAMES = yaml.safe_load((PROJECT / "roles/mxnet_runtime/vars/main.yml").read_text())["__mxnet_runtime_cuda_102_names"]
 PYTHON = """#!/bin/sh
 # MXNet on GPUs that hang when they talk to each other directly
 [ "$MXNET_ENABLE_GPU_P2P" = 0 ] || exec sleep 60
@@ -24,20 +31,18 @@ def host(runtime_layers):
 
 
 @pytest.fixture
-def gpus(host, tmp_path):
-    """`gpus(code, "K80", "K80")`: a driver's library that answers with the code and knows these GPUs."""
-    library = tmp_path / "libnvidia-ml.so.1"
-    source = Path(__file__).parent / "gpus" / "nvml.c"
-    subprocess.run(["cc", "-shared", "-fPIC", "-o", str(library), str(source)], check=True)
+def gpus(host):
+    """`gpus(code, K80, K80)`: a driver's library that answers with the code and knows these GPUs."""
+    nvml = FakeNvml(host.root / "usr/local/lib", host.root / HOST_SCRIPT)
 
-    def install(code, *names):
-        (host.root / "usr/local/lib/libnvidia-ml.so.1").write_bytes(library.read_bytes())
-        lines = [str(code), *(GPUS[name] for name in names)]
-        (host.root / "etc/fake-gpus").write_text("\n".join(lines) + "\n")
+    def install(code, *devices):
+        nvml.init, nvml.devices = code, list(devices)
+        nvml.write()
         host.run("ldconfig")
 
     yield install
-    host.run("rm /usr/local/lib/libnvidia-ml.so.1 /etc/fake-gpus; ldconfig")
+    nvml.library.unlink()
+    host.run("ldconfig")
 
 
 def configure(host, *options, **settings):
@@ -54,12 +59,13 @@ def test_a_second_run_changes_nothing(host):
     assert (again.code, again.changed) == (0, []), again.output
 
 
-@pytest.mark.parametrize("names, settings, words", [
-    (["K80"] * 16, {}, "mxnet_runtime_cuda_102_directory must be the directory"),
-    (["H100"], {}, "no wheel of MXNet 1.9.1 has code for NVIDIA H100 (compute capability 9.0)"),
-], ids=["K80", "H100"])
-def test_gpus_that_mxnet_cannot_use_as_it_is_are_refused_first(host, gpus, names, settings, words):
-    gpus(0, *names)
+@pytest.mark.parametrize("devices, settings, words", [
+    ([K80] * 16, {}, "Failed to find libraries in /opt/cuda-10.2: it lacks libcudart.so.10.2, libcublas.so.10"),
+    ([K80] * 16, {"mxnet_runtime_cuda_102_url": "https://198.51.100.0/cuda.tar"}, "must be an absolute path below"),
+    ([H100], {}, "no wheel of MXNet 1.9.1 has code for NVIDIA H100 (compute capability 9.0)"),
+], ids=["K80", "no hash", "H100"])
+def test_gpus_that_mxnet_cannot_use_as_it_is_are_refused_first(host, gpus, devices, settings, words):
+    gpus(0, *devices)
     done = configure(host, **settings)
     assert done.code != 0
     assert words in " ".join(done.output.split())
@@ -67,11 +73,71 @@ def test_gpus_that_mxnet_cannot_use_as_it_is_are_refused_first(host, gpus, names
 
 
 def test_a_driver_that_does_not_answer_is_not_taken_for_a_machine_without_gpus(host, gpus):
-    gpus(18, "K80")
+    gpus(MISMATCH, K80)
     done = configure(host)
     assert done.code != 0
     assert "Driver/library version mismatch (NVML error 18)" in done.output
     assert configure(host, mxnet_runtime_use_gpus=False).code == 0
+
+
+@pytest.fixture
+def archive(host, tmp_path):
+    """(address, SHA-256) of an archive with files that have the names of CUDA 10.2's libraries."""
+    path = tmp_path / "served/cuda.tar.gz"
+    path.parent.mkdir()
+    with tarfile.open(path, "w:gz") as tar:
+        for name in NAMES:
+            (tmp_path / name).write_text(f"{name}\n")
+            tar.add(tmp_path / name, name)
+    server = ThreadingHTTPServer((host.gateway, 0), partial(SimpleHTTPRequestHandler, directory=str(path.parent)))
+    Thread(target=server.serve_forever).start()
+    yield f"http://{host.gateway}:{server.server_port}/cuda.tar.gz", hashlib.sha256(path.read_bytes()).hexdigest()
+    server.shutdown()
+
+
+def have(host, module, arguments, *options):
+    """Only that module of the role."""
+    task = [{"name": "Have", module: arguments}]
+    return play(host, [], {}, *options, tasks=json.dumps(task), ANSIBLE_LIBRARY="roles/mxnet_runtime/library")
+
+
+def have_libraries(host, *options, **arguments):
+    return have(host, "cuda_libraries", {"names": NAMES, "path": "/opt/cuda/10.2"} | arguments, *options)
+
+
+def test_cuda_10_comes_from_where_the_operator_says_and_is_what_he_means(host, archive):
+    url, sha256 = archive
+    wrong = have_libraries(host, url=f"{url}?key=secret-key", sha256="0" * 64)
+    assert wrong.code != 0
+    assert f"its SHA-256 is {sha256}, not {'0' * 64}" in " ".join(wrong.output.split())
+    assert "secret-key" not in wrong.output
+    assert host.read("ls -A /opt/cuda") == ""
+    assert "Have" in have_libraries(host, "--check", url=url, sha256=sha256).changed
+    done = have_libraries(host, url=url, sha256=sha256)
+    assert "Have" in done.changed, done.output
+    assert host.read("cat /opt/cuda/10.2/libnccl.so.2") == "libnccl.so.2"
+    for settings in ({"url": url, "sha256": sha256}, {}):
+        again = have_libraries(host, **settings)
+        assert (again.code, again.changed) == (0, []), again.output
+    assert host.read("ls -A /opt/cuda") == "10.2"
+
+
+@pytest.mark.parametrize("module, size", [("cuda_libraries", "40k"), ("mxnet_venv", "44m")])
+def test_a_full_disk_is_told(host, archive, module, size):
+    """The disk is a small one of its own; an environment without packages fits into 30 MB."""
+    url, sha256 = archive
+    host.run(f"umount -q /small; mkdir -p /small && mount -t tmpfs -o size={size} none /small")
+    arguments = {
+        "cuda_libraries": {"path": "/small/cuda", "names": NAMES, "url": url, "sha256": sha256},
+        "mxnet_venv": {
+            "path": "/small/venv", "python": "/usr/bin/python3", "packages": ["numpy==1.26.4"], "constraints": "",
+        },
+    }[module]
+    full = have(host, module, arguments)
+    said = " ".join(full.output.split())
+    assert full.code != 0
+    assert re.search(r"/small/\w+ \((exit code \d+, )?\d+ MB free there\)", said), said
+    assert "No space left on device" in said
 
 
 def test_an_ordinary_user_computes_on_every_device_and_adds_up_over_all(host):

@@ -3,10 +3,13 @@
 apt, dpkg, systemd and the reboot are real. The tests follow one host through its life, in this order.
 """
 
+import json
 import os
 from pathlib import Path
 
+import gpu_bus
 import pytest
+from host import wait
 from packages import publish
 from plays import play
 
@@ -20,22 +23,8 @@ echo "nv-pci.c:77:5: error: implicit declaration of function 'screen_info'" > {L
 exit 10
 """
 UNIT = "[Service]\nExecStart=/usr/bin/sleep infinity\n[Install]\nWantedBy=multi-user.target\n"
-# The kernel's own lists of devices and modules are this machine's.
-PCI_DEVICES = """#!/bin/sh -e
-mount -t tmpfs none /sys/module
-mount -t tmpfs none /sys/bus/pci/devices
-for slot in $(seq 16); do
-    mkdir /sys/bus/pci/devices/$slot
-    cd /sys/bus/pci/devices/$slot
-    echo 0x030200 > class; echo 0x10de > vendor; echo 0x102d > device
-done
-"""
-PCI_UNIT = """[Service]
-Type=oneshot
-RemainAfterExit=yes
-ExecStart=/usr/local/sbin/pci-devices
-[Install]
-WantedBy=multi-user.target
+MODPROBE = """#!/bin/sh
+[ "$*" = "-c 0 -u" ] && touch /dev/nvidia-uvm
 """
 NAMES = [
     "nvidia-tesla-470-kernel-dkms", "nvidia-tesla-470-smi", "libnvidia-tesla-470-cuda1",
@@ -53,7 +42,9 @@ def gpus(host, tmp_path_factory):
     """16 K80s on the bus, and packages that bring their driver."""
     contents = {name: {} for name in [*NAMES, f"linux-headers-{os.uname().release}"]}
     contents["nvidia-tesla-470-kernel-dkms"]["postinst"] = DKMS
-    contents["nvidia-tesla-470-smi"]["files"] = {"usr/bin/nvidia-smi": (GPUS / "nvidia-smi").read_text()}
+    contents["nvidia-tesla-470-smi"]["files"] = {
+        "usr/bin/nvidia-smi": (GPUS / "nvidia-smi").read_text(), "usr/bin/nvidia-modprobe": MODPROBE,
+    }
     contents["nvidia-persistenced"]["files"] = {"lib/systemd/system/nvidia-persistenced.service": UNIT}
     publish(host, tmp_path_factory.mktemp("packages"), contents)
     programs = {
@@ -67,9 +58,7 @@ def gpus(host, tmp_path_factory):
     (host.root / "var/lib/fake-gpu").mkdir()
     for name, text in state.items():
         (host.root / "var/lib/fake-gpu" / name).write_text(f"{text}\n")
-    (host.root / "usr/local/sbin/pci-devices").write_text(PCI_DEVICES)
-    (host.root / "etc/systemd/system/pci-devices.service").write_text(PCI_UNIT)
-    host.run("chmod +x /usr/local/sbin/pci-devices; systemctl enable --now pci-devices")
+    gpu_bus.fill(host)
 
 
 @pytest.mark.parametrize("settings, words", [
@@ -83,9 +72,20 @@ def test_what_cannot_work_is_refused_before_anything_is_installed(host, settings
     assert host.run("dpkg -l | grep nvidia", check=False).stdout == ""
 
 
-def test_a_build_that_fails_tells_the_compilers_reason_and_leaves_dpkg_whole(host):
+def test_the_newest_kernel_is_booted_first_and_a_failed_build_tells_the_compilers_reason(host, tmp_path):
+    newest = os.uname().release
+    gpu_bus.run_kernel(host, tmp_path, "6.1.0-1-amd64")
+    host.run(f"touch /boot/vmlinuz-{newest}; ln -s boot/vmlinuz-{newest} /vmlinuz")
     done = configure(host)
     assert done.code != 0
+    assert f"the boot loader takes 6.1.0-1-amd64, and /vmlinuz names {newest}" in " ".join(done.output.split())
+    boot_loader = host.root / "etc/systemd/system/pci-devices.service.d/boot.conf"
+    boot_loader.parent.mkdir()
+    boot_loader.write_text("[Service]\nExecStartPre=rm -f /etc/ld.so.preload\n")
+    done = configure(host)
+    assert done.code != 0
+    assert done.changed[0] == "nvidia_driver : Boot the kernel that the next boot would bring"
+    assert f"Failed to build the driver for kernel {newest}" in done.output
     assert "implicit declaration of function 'screen_info'" in done.output
     assert host.read("dpkg --audit") == ""
     assert host.run("dpkg -l | grep ^i.*nvidia", check=False).stdout == ""
@@ -122,9 +122,11 @@ def test_settings_that_a_gpu_does_not_keep_and_gpus_that_do_not_answer_are_error
 
 
 def test_no_reboot_under_a_training_and_one_when_it_is_over(host):
+    """One that starts is a training, too: it tells that it is ready once steps flow."""
     host.run("rm -r /sys/module/nvidia; mkdir /sys/module/nouveau")
-    (host.root / "etc/systemd/system/trainer.service").write_text(UNIT)
-    host.run("systemctl daemon-reload; systemctl start trainer")
+    starting = UNIT.replace("[Service]\n", "[Service]\nType=notify\nTimeoutStartSec=infinity\n")
+    (host.root / "etc/systemd/system/trainer.service").write_text(starting)
+    host.run("systemctl daemon-reload; systemctl start --no-block trainer")
     done = configure(host)
     assert done.code != 0
     assert "trainer.service is training (stop it first)" in done.output
@@ -135,3 +137,41 @@ def test_no_reboot_under_a_training_and_one_when_it_is_over(host):
     assert done.code == 0, done.output
     assert "nvidia_driver : Boot the host again" in done.changed
     assert host.run("test -e /sys/module/nouveau", check=False).returncode != 0
+
+
+def test_a_boot_gives_cuda_its_devices_and_the_gpus_their_clocks(host):
+    host.run("echo 2505, 562 >/var/lib/fake-gpu/clocks")
+    host.reboot()
+    wait(lambda: host.read("cat /var/lib/fake-gpu/clocks") == "2505, 875", 60, "the clocks to be set")
+    assert host.run("test -e /dev/nvidia-uvm", check=False).returncode == 0
+
+
+def test_a_build_that_fails_with_another_kernel_s_headers_leaves_dpkg_whole_and_so_does_an_interruption(host, tmp_path):
+    """A driver that is there is built when a kernel's headers are installed."""
+    publish(host, tmp_path, {"linux-headers-other": {"postinst": DKMS}})
+    host.run("rm /etc/build-works; touch /var/lib/dpkg/updates/0001")
+    task = [{"name": "Install", "driver_packages": {"packages": NAMES, "kernel": "other"}}]
+    done = play(host, [], {}, tasks=json.dumps(task), ANSIBLE_LIBRARY="roles/nvidia_driver/library",
+                ANSIBLE_MODULE_UTILS="roles/nvidia_driver/module_utils")
+    assert done.code != 0
+    assert "Failed to build the driver for kernel other: " in done.output
+    assert "implicit declaration of function 'screen_info'" in done.output
+    assert host.read("dpkg --audit; apt-get -q check >/dev/null && echo whole") == "whole"
+    assert host.read("dpkg-query -W -f '${db:Status-Status}' nvidia-tesla-470-kernel-dkms") == "installed"
+
+
+@pytest.mark.slow
+def test_unattended_upgrades_pass_over_driver_and_kernel(host, tmp_path):
+    """By name, too: not only because they are held."""
+    host.run("touch /etc/build-works")
+    assert configure(host).code == 0
+    publish(host, tmp_path / "old", {"harmless": {}})
+    host.run("apt-get -q -y --no-install-recommends install unattended-upgrades harmless", timeout_seconds=600)
+    kept = [*NAMES, f"linux-headers-{os.uname().release}"]
+    host.run(f"apt-mark unhold {' '.join(kept)}")
+    only_here = 'Unattended-Upgrade::Origins-Pattern { "site="; };\n'
+    (host.root / "etc/apt/apt.conf.d/60test").write_text(f"#clear Unattended-Upgrade::Origins-Pattern;\n{only_here}")
+    publish(host, tmp_path / "new", {name: {} for name in ["harmless", *kept]}, version=10000)
+    host.run("unattended-upgrade --verbose", timeout_seconds=600)
+    versions = host.read(f"dpkg-query -W -f '${{Version}} ' harmless {' '.join(kept)}").split()
+    assert versions == ["10000", *["9999"] * len(kept)]

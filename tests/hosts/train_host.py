@@ -22,6 +22,11 @@ SETTINGS = {
 }
 # A run that is over in seconds.
 SHORT = {"trainer_run_name": "short", "trainer_epochs": 0.02, "trainer_warmup_epochs": 0}
+PRICE = {
+    "instance_id": "i-0123456789abcdef0", "instance_type": "p2.16xlarge", "region": "us-west-2", "zone": "us-west-2a",
+    "market": "spot", "price_usd_per_hour": 1.584, "on_demand_usd_per_hour": 14.4, "launched_at": 1796000000,
+    "spent_before_usd": 0, "spent_before_on_demand_usd": 0, "budget_usd": None,
+}
 
 
 def configure(host: Host, *options: str, environment: dict | None = None, **settings) -> Played:
@@ -39,10 +44,14 @@ def boot(layers, folder) -> Host:
     call("mkfs.ext4", "-q", "-d", str(records), str(image))
     booted = hosts.up(layers)
     booted.attach(VOLUME, image)
-    # The plays share this machine's cores with the training.
-    drop_in = "/etc/systemd/system/trainer.service.d"
-    booted.run(f"mkdir {drop_in} && printf '[Service]\\nNice=19\\n' > {drop_in}/nice.conf")
+    be_nice(booted)
     return booted
+
+
+def be_nice(host: Host) -> None:
+    """The plays share this machine's cores with the training."""
+    drop_in = "/etc/systemd/system/trainer.service.d"
+    host.run(f"mkdir {drop_in} && printf '[Service]\\nNice=19\\n' > {drop_in}/nice.conf")
 
 
 def events(host: Host, kind: str, run: str = RUN) -> list[dict]:
@@ -54,7 +63,7 @@ def unit(host: Host, name: str, unit: str = "trainer.service") -> str:
     return host.read(f"systemctl show -P {name} {unit}")
 
 
-def wait_for_start(host: Host, count: int) -> None:
+def wait_for_start(host: Host, count: int, run: str = RUN) -> None:
     """Until the trainer was started that many times and has steps again."""
-    wait(lambda: len(events(host, "start")) >= count, 90, f"start {count} of the trainer")
+    wait(lambda: len(events(host, "start", run)) >= count, 90, f"start {count} of the trainer")
     wait(lambda: unit(host, "ActiveState") == "active", 90, "its first step")

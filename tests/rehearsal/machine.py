@@ -1,6 +1,7 @@
 """One instance of the double as a real host: boots, has its volumes as disks, its metadata service, and ends."""
 
 import contextlib
+import threading
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -19,17 +20,26 @@ _AWS_PORT, _METADATA_PORT = 5000, 80
 
 
 class Machine:
-    """Boots at once. Raises RuntimeError or TimeoutError when it cannot."""
+    """Boots at once. Raises RuntimeError or TimeoutError when it cannot. While `cut_off` is set it reaches no AWS."""
 
     def __init__(self, instance: dict[str, Any], layers: list[Path], endpoint: str):
         self.id, self.zone = instance["id"], instance["zone"]
         self._xen = instance["hypervisor"] == "xen"
         self._attached: dict[str, str] = {}
+        self.cut_off = threading.Event()
         with contextlib.ExitStack() as services:
             self.metadata = services.enter_context(serving(metadata(instance)))
-            ports = {_AWS_PORT: _address(endpoint), _METADATA_PORT: _address(self.metadata.url)}
-            self.host = hosts.up(layers, lambda host: _prepare(host, instance, ports, services))
+            self.host = hosts.up(layers, lambda host: self._prepare(host, instance, endpoint, services))
             self._services = services.pop_all()
+
+    def _prepare(
+        self, host: hosts.Host, instance: dict[str, Any], endpoint: str, services: contextlib.ExitStack
+    ) -> None:
+        first_boot(host.root, instance["user_data"], instance["login_key"])
+        _tell_where(host)
+        _leave_room(host)
+        services.enter_context(door((host.gateway, _AWS_PORT), _address(endpoint), self.cut_off))
+        services.enter_context(door((host.gateway, _METADATA_PORT), _address(self.metadata.url)))
 
     @property
     def runs(self) -> bool:
@@ -51,16 +61,6 @@ class Machine:
             hosts.kill(self.host)
         hosts.down(self.host)
         self._services.close()
-
-
-def _prepare(
-    host: hosts.Host, instance: dict[str, Any], ports: dict[int, Address], services: contextlib.ExitStack
-) -> None:
-    first_boot(host.root, instance["user_data"], instance["login_key"])
-    _tell_where(host)
-    _leave_room(host)
-    for port, target in ports.items():
-        services.enter_context(door((host.gateway, port), target))
 
 
 def _tell_where(host: hosts.Host) -> None:

@@ -9,6 +9,7 @@ from tests.rehearsal.machine import METADATA_URL
 
 TYPE = "c6i.large"
 HOME, CHEAP = "us-east-1", "us-west-2"
+PICTURES = 2_000
 SNAPSHOT = "snap-0123456789abcdef0"
 IMAGE_PARAMETER = "/aws/service/debian/release/12/latest/amd64"
 PROFILE = {
@@ -42,7 +43,7 @@ def settings(**changes) -> dict:
     """What differs from the inventory's settings: the machine, the data set, and a network that two cores can train."""
     return {
         "instance_profiles": {TYPE: PROFILE}, "spot_market_instance_types": [TYPE],
-        "dataset_tags": {"dataset": "squares"}, "spot_market_images": 20_000,
+        "dataset_tags": {"dataset": "squares"}, "spot_market_images": PICTURES,
         "spot_instance_ssh_cidr": "127.0.0.1/32", "trainer_imds_url": METADATA_URL,
         "trainer_num_classes": CLASSES, "trainer_image_shape": [3, 28, 28], "trainer_num_layers": 8,
         "trainer_batch_size": 16, "trainer_epochs": 100_000, "trainer_augmentation": "none",
@@ -54,7 +55,7 @@ def data_set(folder: Path) -> Path:
     """The disk image of the snapshot: a file system with the packed data set."""
     records, image = folder / "records", folder / "data.img"
     records.mkdir()
-    write_records(records / "train.rec", 20_000)
+    write_records(records / "train.rec", PICTURES)
     write_records(records / "val.rec", 40, seed=1)
     with image.open("wb") as file:
         file.truncate(1 << 30)

@@ -23,7 +23,7 @@ SCENARIO = {
 }  # fmt: skip
 SETTINGS = {
     "data_set_source": "s3://pictures/shapes", "data_set_copy_regions": ["us-west-2"], "data_set_volume_gb": 1,
-    "data_set_source_gb": 1, "data_set_poll_seconds": 1, "spot_instance_ssh_cidr": "192.0.2.7/32",
+    "data_set_source_gb": 1, "__data_set_poll_seconds": 1, "spot_instance_ssh_cidr": "192.0.2.7/32",
     "spot_instance_timeout_seconds": 60,
 }  # fmt: skip
 
@@ -55,7 +55,7 @@ def play(endpoint, folder, *options, **settings):
     done = subprocess.run(
         [TOOLS / "ansible-playbook", PROJECT / "playbooks/dataset.yml", "-i", PROJECT / "inventory/aws",
          "-e", json.dumps(settings), *options],
-        cwd=PROJECT, env=environment(**own), stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=600,
+        cwd=PROJECT, env=environment(**own), stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=1800,
         check=False,
     )  # fmt: skip
     print(done.stdout)

@@ -40,13 +40,13 @@ def play(endpoint, folder, playbook, **settings):
     settings = {
         "run_directory": str(folder), "checkpoint_mirror_enabled": False, "instance_profiles": {"c6i.large": PROFILE},
         "spot_instance_ssh_cidr": "192.0.2.7/32", "spot_instance_allow_on_demand": True,
-        "spot_instance_max_price_usd": 1, "machine_image_poll_seconds": 0.5,
+        "spot_instance_max_price_usd": 1, "__machine_image_poll_seconds": 0.5,
         "spot_instance_offers": [OFFER | {"price_usd_per_hour": 0.1}], "found_path": f"{folder}/found.json",
     } | settings  # fmt: skip
     done = subprocess.run(
         [TOOLS / "ansible-playbook", PROJECT / playbook, "-i", PROJECT / "inventory/aws", "--limit", "trainer-1",
          "-e", json.dumps(settings)],
-        cwd=PROJECT, env=environment(**own), stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=600,
+        cwd=PROJECT, env=environment(**own), stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=1800,
         check=False,
     )  # fmt: skip
     print(done.stdout)

@@ -11,80 +11,13 @@ import subprocess
 import time
 import urllib.request
 
-import pytest
-
 from tests.fakes.aws.clients import client
-from tests.fakes.aws.scenario import Scenario
-from tests.fakes.aws.server import running
-from tests.rehearsal import playing
-from tests.rehearsal.machines import machines
+from tests.rehearsal import market
+from tests.rehearsal.killing import kills_until_it_ends, things
+from tests.rehearsal.runs import RUN, changed, events, mirrored_step, only, steps, wait
 
-RUN = "/var/lib/trainer/run/trainer-1"
-
-
-@pytest.fixture(scope="module")
-def market(layers):
-    """The module with the market; it needs what tests/hosts needs."""
-    from tests.rehearsal import market
-
-    return market
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    """The user's directory: runs lie in it."""
-    return tmp_path_factory.mktemp("user")
-
-
-@pytest.fixture(scope="module")
-def endpoint(market):
-    with running(Scenario.model_validate(market.scenario())) as url:
-        yield url
-
-
-@pytest.fixture(scope="module")
-def fleet(layers, market, endpoint, tmp_path_factory):
-    image = market.data_set(tmp_path_factory.mktemp("data"))
-    with machines(endpoint, layers.with_mxnet(), tmp_path_factory.mktemp("disks"), {market.SNAPSHOT: image}) as fleet:
-        yield fleet
-
-
-@pytest.fixture
-def play(fleet, market, folder, endpoint):
-    """`play("train.yml", "--check", name=value)` as the user does; it must succeed."""
-
-    def play(name, *options, **settings):
-        credentials = playing.credentials(endpoint)
-        done = playing.playbook(name, market.settings(**settings), folder, *options, **credentials)
-        assert done.returncode == 0, done.stdout + done.stderr
-        return done.stdout
-
-    return play
-
-
-def changed(printed):
-    return int(printed.rpartition("changed=")[2].split()[0])
-
-
-def only(fleet):
-    [machine] = fleet.by_id.values()
-    return machine
-
-
-def steps(machine):
-    lines = machine.host.read(f"cat {RUN}/events.jsonl").splitlines()
-    return [event["step"] for event in map(json.loads, lines) if event["kind"] == "step"]
-
-
-def mirrored_step(endpoint):
-    """Of the newest checkpoint in the second place; 0 without any."""
-    s3 = client(endpoint, "s3")
-    [bucket] = [row["Name"] for row in s3.list_buckets()["Buckets"]]
-    found = s3.list_objects_v2(Bucket=bucket, Prefix="runs/trainer-1/LATEST").get("Contents")
-    if not found:
-        return 0
-    latest = json.loads(s3.get_object(Bucket=bucket, Key=found[0]["Key"])["Body"].read())
-    return latest["copies"][0]["step"] if latest["copies"] else 0
+# More of them in test_killed_controller.py.
+KILLED_AT = ("iam:AddRoleToInstanceProfile", "ec2:RunInstances", "ec2:CreateVolume")
 
 
 @contextlib.contextmanager
@@ -116,14 +49,6 @@ def metrics(url):
     return {name: float(value) for name, value in rows}
 
 
-def wait(condition, limit_seconds=300):
-    deadline = time.monotonic() + limit_seconds
-    while not (found := condition()):
-        assert time.monotonic() < deadline, f"waited {limit_seconds} s"
-        time.sleep(0.5)
-    return found
-
-
 def test_a_check_of_nothing_says_what_would_be_launched_and_changes_nothing(play, fleet, folder):
     printed = " ".join(play("train.yml", "--check").split())
     assert "Would launch c6i.large (spot) in us-west-2a at $0.02 an hour" in printed
@@ -131,17 +56,30 @@ def test_a_check_of_nothing_says_what_would_be_launched_and_changes_nothing(play
     assert not (folder / "run").exists()
 
 
-def test_the_cheapest_zone_trains_on_a_copy_of_the_data_set(play, fleet, market, folder):
-    printed = play("train.yml")
+def test_settings_that_cannot_train_are_told_before_anything_is_rented(play):
+    printed = " ".join(play("train.yml", "--check", succeeds=False, trainer_base_learning_rate=-1).split())
+    told = "settings: base_learning_rate must be the learning rate for a batch of 256, a number above 0, got -1"
+    assert told in printed
+    assert "Would launch" not in printed
+
+
+def test_the_cheapest_zone_trains_on_a_copy_of_the_data_set_however_often_the_controller_was_killed(
+    fleet, folder, endpoint
+):
+    fleet.change(market.scenario(faults=[{"action": action, "codes": ["held"]} for action in KILLED_AT]))
+    assert kills_until_it_ends(endpoint, folder, "train.yml") == len(KILLED_AT)
     machine = only(fleet)
+    assert [row["id"] for row in fleet.ask("bill") if row["kind"] == "instance"] == [machine.id]
     assert steps(machine)
     assert machine.zone == "us-west-2a"
     assert machine.host.read("findmnt -no SOURCE,TARGET /data")
-    [copy] = [row for row in fleet.ask("state")[market.CHEAP] if row["kind"] == "snapshot"]
+    kinds = {row["id"]: row for row in fleet.ask("state")[market.CHEAP]}
+    [copy] = [row for row in kinds.values() if row["kind"] == "snapshot"]
     assert copy["tags"]["dataset"] == "squares"
-    assert f"ssh -F {folder}/run/trainer-1/ssh/config trainer-1 -L 8470:127.0.0.1:8470" in " ".join(printed.split())
-    ledger = json.loads((folder / "run/trainer-1/ledger.json").read_text())
-    assert machine.id in json.dumps(ledger)
+    assert len([row for row in kinds.values() if row["kind"] == "volume"]) == 2, kinds
+    printed = " ".join((folder / "controller.log").read_text().split())
+    assert f"ssh -F {folder}/run/trainer-1/ssh/config trainer-1 -L 8470:127.0.0.1:8470" in printed
+    assert machine.id in (folder / "run/trainer-1/ledger.json").read_text()
 
 
 def test_people_log_in_with_the_configuration_that_the_play_wrote(fleet, folder):
@@ -165,13 +103,12 @@ def test_the_page_and_the_metrics_tell_of_the_training_and_of_what_it_costs(flee
         assert wait(lambda: metrics(url)["trainer_steps_total"] > first["trainer_steps_total"])
 
 
-@pytest.mark.parametrize("options", [[], ["--check"]], ids=["again", "check"])
-def test_a_second_run_changes_nothing(play, options):
-    printed = play("train.yml", *options)
+def test_a_second_run_changes_nothing(play):
+    printed = play("train.yml")
     assert changed(printed) == 0, printed
 
 
-def test_after_a_loss_the_same_command_goes_on_elsewhere_from_the_second_place(play, fleet, market, folder, endpoint):
+def test_after_a_loss_the_same_command_goes_on_elsewhere_from_the_second_place(play, fleet, folder, endpoint):
     lost = only(fleet)
     step = wait(lambda: mirrored_step(endpoint))
     at = time.time()
@@ -184,8 +121,7 @@ def test_after_a_loss_the_same_command_goes_on_elsewhere_from_the_second_place(p
     play("train.yml")
     found = only(fleet)
     assert (found.zone, found.id != lost.id) == ("us-west-2b", True)
-    started = [json.loads(line) for line in found.host.read(f"cat {RUN}/events.jsonl").splitlines()]
-    resumed = [event["resumed_step"] for event in started if event["kind"] == "start"][-1]
+    resumed = events(found, "start")[-1]["resumed_step"]
     assert resumed >= step
     assert steps(found)[-1] > resumed
     volumes = [row for row in fleet.ask("state")[market.CHEAP] if row["kind"] == "volume"]
@@ -200,10 +136,11 @@ def test_after_a_loss_the_same_command_goes_on_elsewhere_from_the_second_place(p
     assert told["trainer_price_usd_per_hour"] == 0.025
 
 
-def test_retiring_leaves_nothing_that_costs_money(play, fleet, folder, endpoint):
+def test_retiring_leaves_nothing_but_the_results_and_what_the_second_place_keeps(play, fleet, folder, endpoint, before):
+    [bucket] = [row["Name"] for row in client(endpoint, "s3").list_buckets()["Buckets"]]
     play("retire.yml", "-e", "retire_confirmed=true")
     wait(lambda: not fleet.by_id)
-    left = [row for rows in fleet.ask("state").values() for row in rows if "run" in row["tags"]]
-    assert left == []
+    assert things(endpoint) - before == {bucket}
     assert json.loads((folder / "run/trainer-1/bill.json").read_text())["total_usd"] > 0
+    assert (folder / "run/trainer-1/model.json").exists()
     assert not (folder / "run/trainer-1/ssh").exists()

@@ -1,25 +1,16 @@
 """Plays and pictures for the tests of the roles."""
 
-import subprocess
-
 import cv2
 import numpy as np
 import pytest
 import role_modules  # noqa: F401
-from playing import environment, play_command
+from playing import run_play
 
 
 @pytest.fixture
 def play(tmp_path):
     """`play("-e", "name=value", ...)` runs train.yml with tmp_path as the user's directory."""
     return lambda *arguments: run_play(tmp_path, *arguments)
-
-
-def run_play(folder, *arguments):
-    return subprocess.run(
-        play_command(folder, *arguments), cwd=folder, env=environment(), stdin=subprocess.DEVNULL,
-        capture_output=True, text=True, timeout=300, check=False,
-    )
 
 
 @pytest.fixture(scope="session")

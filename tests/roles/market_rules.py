@@ -47,5 +47,6 @@ def request(**changes):
         "instance_types": [P2], "profiles": PROFILES, "snapshot_id": "", "snapshot_tags": {"dataset": "imagenet"},
         "dataset_gb": 150, "kms_key_alias": "", "epochs": 100.0, "images": 1281167, "attained_share": 0.9,
         "measured_images_per_second": {}, "interruptions_per_hour": None, "checkpoint_interval_seconds": 60.0,
-        "max_price_usd": None, "deadline": None, "budget_usd": None, "rates": RATES, "on_demand_table": TABLE,
+        "max_price_usd": None, "max_price_by_region_usd": {}, "deadline": None, "budget_usd": None, "rates": RATES,
+        "on_demand_table": TABLE,
     } | changes  # fmt: skip

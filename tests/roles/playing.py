@@ -22,6 +22,13 @@ def environment(**more):
     return os.environ | own | more
 
 
+def run_play(folder, *arguments):
+    return subprocess.run(
+        play_command(folder, *arguments), cwd=folder, env=environment(), stdin=subprocess.DEVNULL,
+        capture_output=True, text=True, timeout=300, check=False,
+    )
+
+
 def call(module, role, arguments=None, check=False, **more):
     """The result of a module or an action plugin of the role on this machine."""
     command = [

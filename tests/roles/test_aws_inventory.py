@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 import subprocess
 
 import pytest
@@ -18,11 +19,12 @@ KEYS = {
     "gpus", "gpu_model", "compute_capability", "gpu_memory_mb", "vcpus", "memory_gb", "architecture", "driver_branch",
     "mxnet_wheel", "disk_naming", "roof_images_per_second", "roof_source", "interruptions_per_hour",
 }  # fmt: skip
+OPTIONAL = {"measured_images_per_second", "measured_source", "clocks_mhz", "ecc"}
 
 
 def test_every_row_is_complete():
     for name, row in RUNNABLE.items():
-        assert set(row) - {"measured_images_per_second", "measured_source"} == KEYS, name
+        assert set(row) - OPTIONAL == KEYS, name
     assert all(set(row) == {"refused"} for name, row in PROFILES.items() if name not in RUNNABLE)
     assert next(iter(PROFILES)) == "p2.16xlarge"
 
@@ -72,10 +74,10 @@ def test_only_the_wiring_reads_region_facts():
         assert not facts.search(path.read_text()), path
 
 
-def settings(*names, **facts):
+def settings(*names, inventory=AWS, **facts):
     """What the inventory makes of facts that roles have found, for trainer-1."""
     command = [
-        TOOLS / "ansible", "trainer-1", "-i", AWS / "hosts.yml", "-c", "local", "-m", "ansible.builtin.debug",
+        TOOLS / "ansible", "trainer-1", "-i", inventory / "hosts.yml", "-c", "local", "-m", "ansible.builtin.debug",
         "-a", f"msg={{{{ [{', '.join(names)}] | to_json }}}}", "-e", json.dumps(facts),
     ]
     plain = {"ANSIBLE_LOAD_CALLBACK_PLUGINS": "1", "ANSIBLE_STDOUT_CALLBACK": "ansible.builtin.oneline"}
@@ -83,6 +85,18 @@ def settings(*names, **facts):
     assert done.returncode == 0, done.stdout + done.stderr
     found = json.loads(done.stdout[done.stdout.index("{"):])["msg"]
     return json.loads(found) if isinstance(found, str) else found
+
+
+def test_each_region_has_a_price_limit_of_its_own(tmp_path):
+    """trainer-1 is at home in us-west-2: its limit is nobody else's."""
+    shutil.copytree(AWS, tmp_path / "aws")
+    for region, usd in (("us_west_2", 3), ("eu_west_1", 5.5)):
+        path = tmp_path / f"aws/group_vars/aws_region_{region}.yml"
+        path.write_text(path.read_text().replace("region_max_price_usd:", f"region_max_price_usd: {usd}"))
+    names = [f"spot_{role}_max_price_by_region_usd" for role in ("market", "instance")]
+    limits = {"us-west-2": 3, "eu-west-1": 5.5}
+    found = settings(*names, "spot_instance_max_price_usd", inventory=tmp_path / "aws")
+    assert found == [limits, limits, None]
 
 
 def monitored(folder, hosts):
@@ -144,6 +158,11 @@ def test_the_trainer_is_told_what_its_machine_costs_and_what_had_ended_before():
 
 def test_without_a_machine_there_is_no_price():
     assert settings("trainer_price", spot_instance_found={}) == [{}]
+
+
+def test_a_kept_volume_is_a_second_place_only_for_what_is_on_it():
+    assert settings("checkpoints_are_kept", data_volume_keep=True) == [False]
+    assert settings("checkpoints_are_kept", data_volume_keep=True, trainer_runs_directory="/data/run") == [True]
 
 
 @pytest.mark.parametrize("enabled", [True, False])

@@ -12,7 +12,8 @@ from ansible.module_utils.bill_scan import ended_at
 from ansible.module_utils.bill_text import render
 
 HOUR = 3600
-RATES = {"volume_usd_per_gb_month": 0.08, "snapshot_usd_per_gb_month": 0.05,
+RATES = {"volume_usd_per_gb_month": {"default": 0.08, "eu-west-1": 0.088},
+         "snapshot_usd_per_gb_month": {"default": 0.05, "eu-west-1": 0.05},
          "copy_usd_per_gb": {"default": 0.02, "sa-east-1": 0.138}}  # fmt: skip
 
 
@@ -169,6 +170,14 @@ def test_storage_costs_by_size_and_time_and_a_copy_once():
         "volume": pytest.approx(100 * 0.08), "snapshot": pytest.approx(200 * 0.05), "copy": pytest.approx(730 * 0.138),
     }  # fmt: skip
     assert total(bill) == pytest.approx(8 + 10 + 730 * 0.138)
+
+
+@pytest.mark.parametrize(("region", "usd", "is_estimate"), [("eu-west-1", 8.8, False), ("r", 8.0, True)])
+def test_a_volume_costs_what_its_region_takes_or_an_estimate_that_is_called_one(region, usd, is_estimate):
+    volume = known(key="vol-1", kind="volume", until=100 * HOUR, until_is="told", region=region)
+    [bill] = bill_rows({"vol-1": volume}, RATES, now=200 * HOUR)
+    assert (bill["usd"], bill["is_estimate"]) == (pytest.approx(usd), is_estimate)
+    assert bill["remark"].startswith("an estimate" if is_estimate else "") and bool(bill["remark"]) == is_estimate
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ import pytest
 from playing import ROLES
 
 sys.path.insert(0, str(ROLES / "nvidia_driver" / "module_utils"))
+from apt_sources import has_all, source_lines  # noqa: E402
 from driver_choice import RefusedError, choose, compile_errors, gpu_ids, next_step  # noqa: E402
 
 DEVICES = [
@@ -52,7 +53,39 @@ def test_a_module_for_another_kernel_is_no_driver():
 
 
 def test_the_compilers_reason_is_found_among_its_talk():
-    reasons = ["nv.c:12:3: error: implicit declaration of function 'x'", "make: *** [all] Error 2"]
-    log = f"CC nv.o\n{reasons[0]}\n" + "CC y.o\n" * 50 + reasons[1]
-    assert compile_errors(log).splitlines() == reasons
+    reason, stop = "nv.c:12:3: error: implicit declaration of function 'x'", "make: *** [all] Error 2"
+    log = f"CC nv.o\n{reason}\n" + "CC y.o\n" * 50
+    assert compile_errors(log + f"{stop}\n" * 20) == reason
+    assert compile_errors(f"{reason}\n" + "b.c:1:1: error: x\n" * 20).splitlines()[0] == reason
+    assert compile_errors(f"CC nv.o\n{stop}\nrm nv.o") == stop
     assert compile_errors("one\ntwo") == "one\ntwo"
+
+
+LIST = "deb https://one.invalid/debian bookworm main\ndeb [arch=amd64 signed-by=/keys/two.gpg] mirror+file:/m s main\n"
+PARAGRAPHS = (
+    "# Written by cloud-init\nTypes: deb\nURIs: mirror+file:///m\nSuites: bookworm\nComponents: main\n\n"
+    "Types: deb\nURIs: https://two.invalid/\nSuites: s\nComponents: main\nSigned-By: /keys/three.gpg\n"
+)
+FILES = {"/etc/apt/sources.list": LIST, "/etc/apt/sources.list.d/debian.sources": PARAGRAPHS}
+MORE = "contrib non-free non-free-firmware"
+
+
+@pytest.mark.parametrize("target, line", [
+    ("https://one.invalid/debian/ bookworm /etc/apt/sources.list:1",
+     f"deb https://one.invalid/debian/ bookworm {MORE}"),
+    ("mirror+file:/m/ s /etc/apt/sources.list:2", f"deb [signed-by=/keys/two.gpg] mirror+file:/m/ s {MORE}"),
+    ("mirror+file:/m/ bookworm /etc/apt/sources.list.d/debian.sources:1", f"deb mirror+file:/m/ bookworm {MORE}"),
+    ("https://two.invalid/ s /etc/apt/sources.list.d/debian.sources:2",
+     f"deb [signed-by=/keys/three.gpg] https://two.invalid/ s {MORE}"),
+])
+def test_the_other_components_come_from_the_machines_own_mirrors_with_their_keys(target, line):
+    assert source_lines([target, target], FILES.__getitem__) == [line]
+
+
+@pytest.mark.parametrize("answer, can", [
+    ("", False), ("x:\n  Installed: (none)\n  Candidate: (none)\n", False),
+    ("x:\n  Installed: (none)\n  Candidate: 470.256.02-1\n", True),
+])
+def test_a_package_without_a_candidate_is_in_another_component(answer, can):
+    assert has_all({"x": answer}) == can
+    assert not has_all({"w": "", "x": answer})

@@ -27,7 +27,7 @@ def kit(*arguments, root=PROJECT, cwd="/", path=None):
 def test_help_lists_the_commands(arguments):
     done = kit(*arguments)
     assert done.returncode == 0
-    for command in ("train", "plan", "trainer", "bench", "test", "test-slow", "clean"):
+    for command in ("train", "plan", "trainer", "bench", "rehearsal", "test", "test-slow", "clean"):
         assert f"\n  {command} " in done.stdout
 
 
@@ -173,3 +173,10 @@ def test_clean_refuses_while_a_run_is_trained(checkout):
     assert done.returncode == 1
     assert "mine is being trained" in done.stderr
     assert (checkout / ".kit/mxnet").exists()
+
+
+def test_a_rehearsal_without_root_says_why_and_makes_nothing(checkout, system):
+    done = kit("rehearsal", root=checkout, path=system(user=1000))
+    assert done.returncode == 1
+    assert "the rehearsal needs root" in done.stderr
+    assert not (checkout / ".kit/tests").exists()

@@ -127,12 +127,16 @@ def test_tags_of_a_baked_image(profile, more, tags):
 
 
 @pytest.mark.parametrize(
-    ("on_demand", "most", "prices"),
-    [(False, None, [2.0, 3.0]), (True, None, [2.0, 2.5, 3.0]), (True, "2.5", [2.0, 2.5]), (False, "", [2.0, 3.0])],
-)
-def test_offers_that_may_be_taken(on_demand, most, prices):
+    ("on_demand", "most", "regions", "prices"),
+    [
+        (False, None, {}, [2.0, 3.0]), (True, None, {}, [2.0, 2.5, 3.0]), (True, "2.5", {}, [2.0, 2.5]),
+        (False, "", {}, [2.0, 3.0]), (True, None, {OFFER["region"]: 2}, [2.0]), (True, 2, {OFFER["region"]: 9}, [2.0]),
+        (True, None, {"elsewhere": 1}, [2.0, 2.5, 3.0]),
+    ],
+)  # fmt: skip
+def test_offers_that_may_be_taken(on_demand, most, regions, prices):
     offers = [OFFER, OFFER | {"market": "on_demand", "price_usd_per_hour": 2.5}, OFFER | {"price_usd_per_hour": 3.0}]
-    kept = filters.spot_instance_allowed(offers, on_demand, most)
+    kept = filters.spot_instance_allowed(offers, on_demand, most, regions)
     assert [row["price_usd_per_hour"] for row in kept] == prices
 
 

@@ -33,15 +33,15 @@ def test_the_article_s_run_costs_720_and_79_dollars_20():
 
 def test_every_part_of_the_costs():
     # 150 GB are read in 0.4 h; an interruption loses 30 s of work and 15 minutes.
-    costs = run_costs(2.0, 50.0, 0.8, 151.2, "us-east-1", 60.0, RATES)
+    costs = run_costs(2.0, 50.0, 0.8, 151.2, "us-east-1", 60.0, RATES, "us-west-2")
     lost = 50 * 0.8 * (30 / 3600 + 0.25)
     months = (50 + lost + 0.4) / 730
     assert costs == pytest.approx({
         "compute": 100.0, "copy": 151.2 * (0.02 + 0.05 * months), "volume": 151.2 * 0.08 * months, "warm_up": 0.8,
         "lost_work": 2 * lost, "total": 100.8 + 2 * lost + 151.2 * (0.02 + 0.13 * months),
     }, abs=1e-5)  # fmt: skip
-    assert run_costs(2.0, 50.0, 0.0, 150, None, 60.0, RATES)["copy"] == 0
-    assert run_costs(2.0, 50.0, 0.0, 150, None, 60.0, RATES)["lost_work"] == 0
+    assert run_costs(2.0, 50.0, 0.0, 150, None, 60.0, RATES, "us-west-2")["copy"] == 0
+    assert run_costs(2.0, 50.0, 0.0, 150, None, 60.0, RATES, "us-west-2")["lost_work"] == 0
 
 
 positive = st.floats(0.001, 1000)
@@ -49,7 +49,7 @@ positive = st.floats(0.001, 1000)
 
 @given(positive, positive, st.floats(0, 5), positive, st.sampled_from([None, "us-east-1", "sa-east-1"]), positive)
 def test_the_total_is_the_sum_and_no_part_is_negative(price, hours, rate, volume, copied, interval):
-    costs = run_costs(price, hours, rate, volume, copied, interval, RATES)
+    costs = run_costs(price, hours, rate, volume, copied, interval, RATES, "us-west-2")
     assert costs["total"] == pytest.approx(sum(costs[part] for part in PARTS))
     assert min(costs.values()) >= 0
     assert costs["compute"] == pytest.approx(price * hours, abs=1e-6)
@@ -165,6 +165,8 @@ def test_an_unknown_price_on_demand_is_no_price():
         ({"budget_usd": 200.0}, {"spot"}, "in all is above $200.00"),
         ({"deadline": NOW + timedelta(hours=52)}, {"on_demand"}, "(spot_market_deadline)"),
         ({"max_price_usd": 1.0}, set(), "above the cap of $1"),
+        ({"max_price_by_region_usd": {"us-west-2": 5, "eu-west-1": 1}}, {"spot"}, "_by_region_usd of us-west-2)"),
+        ({"max_price_usd": 1.0, "max_price_by_region_usd": {"us-west-2": 5}}, set(), "(spot_market_max_price_usd)"),
     ],
 )
 def test_limits_filter_and_say_what(limit, left, reason):

@@ -1,9 +1,14 @@
 """The roles' own modules, each called as Ansible calls it."""
 
+import hashlib
 import os
 import subprocess
 import sys
+import tarfile
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
 
 import pytest
 from playing import call, program
@@ -103,6 +108,63 @@ def test_a_half_made_or_broken_environment_is_noticed(tmp_path, python):
     if python:
         program(tmp_path / "mxnet/bin/python", python)
     assert call("mxnet_venv", "mxnet_runtime", environment_arguments(tmp_path / "mxnet"), check=True)["changed"]
+
+
+@pytest.mark.parametrize("state, refused", [("active", True), ("activating", True), ("inactive", False)])
+def test_an_environment_is_not_made_anew_under_a_training(tmp_path, fake_python, state, refused):
+    program(tmp_path / "bin/systemctl", f"echo {state}; exit 3")
+    arguments = venv_arguments(tmp_path, fake_python("python"))
+    result = call("mxnet_venv", "mxnet_runtime", arguments, PATH=f"{tmp_path}/bin:{os.environ['PATH']}")
+    assert (f"trainer.service is {state}; stop it first" in result.get("msg", "")) == refused
+    assert (tmp_path / "mxnet").exists() != refused
+
+
+def archive_of(tmp_path, *names):
+    with tarfile.open(tmp_path / "cuda.tar", "w") as tar:
+        for name in names:
+            (tmp_path / name).touch()
+            tar.add(tmp_path / name, name)
+    sha256 = hashlib.sha256((tmp_path / "cuda.tar").read_bytes()).hexdigest()
+    return {"url": f"file://{tmp_path}/cuda.tar", "sha256": sha256, "path": f"{tmp_path}/opt/cuda", "names": ["one.so"]}
+
+
+def test_an_archive_replaces_nothing_but_an_earlier_archive(tmp_path):
+    photo = tmp_path / "opt/cuda/photo.jpg"
+    photo.parent.mkdir(parents=True)
+    photo.touch()
+    result = call("cuda_libraries", "mxnet_runtime", archive_of(tmp_path, "one.so"))
+    assert "must be empty or of an earlier archive" in result["msg"]
+    photo.unlink()
+    assert call("cuda_libraries", "mxnet_runtime", archive_of(tmp_path, "one.so"))["changed"]
+    result = call("cuda_libraries", "mxnet_runtime", archive_of(tmp_path, "two.so"))
+    assert "the archive lacks one.so at its top" in result["msg"]
+    assert sorted(os.listdir(tmp_path / "opt/cuda")) == [".sha256", "one.so"]
+    assert call("cuda_libraries", "mxnet_runtime", archive_of(tmp_path, "one.so", "two.so"))["changed"]
+    assert sorted(os.listdir(tmp_path / "opt/cuda")) == [".sha256", "one.so", "two.so"]
+
+
+class BreakingOff(SimpleHTTPRequestHandler):
+    """Serves half of a file at the first request."""
+
+    asked = 0
+
+    def copyfile(self, source, outputfile):
+        type(self).asked += 1
+        data = source.read()
+        outputfile.write(data[:len(data) // 2] if self.asked == 1 else data)
+
+
+def test_a_download_that_breaks_off_is_tried_again(tmp_path):
+    arguments = archive_of(tmp_path, "one.so")
+    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(BreakingOff, directory=str(tmp_path)))
+    Thread(target=server.serve_forever).start()
+    try:
+        url = f"http://127.0.0.1:{server.server_port}/cuda.tar"
+        result = call("cuda_libraries", "mxnet_runtime", arguments | {"url": url}, no_proxy="*")
+    finally:
+        server.shutdown()
+        server.server_close()
+    assert (result["changed"], BreakingOff.asked) == (True, 2)
 
 
 @pytest.fixture

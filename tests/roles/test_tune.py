@@ -4,7 +4,7 @@ import json
 import tomllib
 
 import pytest
-from conftest import run_play
+from playing import run_play
 
 
 @pytest.fixture(scope="module")

@@ -289,6 +289,12 @@ def test_no_run_is_faster_than_its_roof(tmp_path):
     assert value(text_of(run), "trainer_attained_ratio") == 1
 
 
+def test_a_run_that_moved_to_another_kind_of_machine_has_no_roof(tmp_path):
+    run = write_run(tmp_path / "r", [start(NOW, host_kind="16 x B")], [sample(NOW, images_per_second=900.0)])
+    run.tuning.write_text(json.dumps({"roof_images_per_second": 800.0, "host_kind": "64 x A"}))
+    assert not any(name in text_of(run) for name in ("trainer_roof_images_per_second", "trainer_attained_ratio"))
+
+
 def test_a_line_that_is_half_written_does_not_hide_the_one_before(tmp_path):
     run = write_run(tmp_path / "r", [start(NOW)], [on_gpus(gpu(0), images_per_second=700.0)])
     with open(run.samples, "a") as file:

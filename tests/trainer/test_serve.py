@@ -309,7 +309,7 @@ def test_it_ends_at_once_while_browsers_watch_and_its_disk_hangs(run, tmp_path):
         began = time.monotonic()
     assert time.monotonic() - began < 2
     os.close(writer)
-    assert [list(watcher) for watcher in watchers] == [[]] * 5
+    assert all(len(list(watcher)) <= 1 for watcher in watchers)  # what was on its way, then the end
     assert server.errors == ""
 
 

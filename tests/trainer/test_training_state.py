@@ -86,6 +86,13 @@ def test_the_roof_is_the_tuned_one(run, text, roof):
     assert sample(run, 1021, *STEPS).get("roof_images_per_second") == roof
 
 
+@pytest.mark.parametrize(("of_the_start", "roof"), [("64 x A", 792.5), ("16 x B", None), (None, 792.5)])
+def test_a_roof_of_another_kind_of_machine_says_nothing(run, of_the_start, roof):
+    (run.directory / "tuning.json").write_text('{"roof_images_per_second": 792.5, "host_kind": "64 x A"}')
+    begun = start(1001) | ({"host_kind": of_the_start} if of_the_start else {})
+    assert sample(run, 1021, begun, *STEPS[1:]).get("roof_images_per_second") == roof
+
+
 def test_a_follower_gives_each_line_once_and_only_whole_ones(tmp_path):
     path = tmp_path / "log"
     follower = Follower(path)

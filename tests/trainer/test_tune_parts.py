@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from test_tune_search import BIG
 
 from trainer.config import build, load
+from trainer.host_kind import host_kind
 from trainer.tune import batch_curve, kept
 from trainer.tune.decode_curve import DecodeCurve
 from trainer.tune.figures import Figure, is_known
@@ -148,7 +149,7 @@ def test_what_was_found_serves_the_same_host_and_task_only(values, tmp_path):
         assert kept.find(tmp_path / "kept", key(**change)) is None
     (tmp_path / "train.rec").write_bytes(b"123456789")
     assert kept.find(tmp_path / "kept", key()) is None
-    assert json.loads(path.read_text())["key"]["host"] == kept.host_kind()
+    assert json.loads(path.read_text())["key"]["host"] == host_kind()
     path.write_text("{")
     assert kept.find(tmp_path / "kept", key()) is None
 

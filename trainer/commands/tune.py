@@ -109,7 +109,7 @@ def _tune_host(
         if not found["warnings"]:
             kept.keep(keep, key, found)
     run.directory.mkdir(parents=True, exist_ok=True)
-    write_whole(run.tuning, json.dumps(found, indent=1) + "\n")
+    write_whole(run.tuning, json.dumps(found | {"host_kind": key["host"]}, indent=1) + "\n")
     return found
 
 

@@ -19,6 +19,7 @@ from trainer.data.manifest import read_manifest
 from trainer.data.mxnet_engine import MxnetLoader
 from trainer.data.records import RecordFile, open_records
 from trainer.errors import ConfigError, DataError, NonFiniteLossError
+from trainer.host_kind import host_kind
 from trainer.learn import checkpoint, resume
 from trainer.learn.checkpoint import Progress, Whole
 from trainer.learn.devices import contexts
@@ -175,6 +176,7 @@ def _start_fields(loop: Loop, records: RecordFile) -> dict:
     return {
         "version": __version__, "code": loop.described["versions"]["code"], "mxnet": mx.__version__,
         "python": platform.python_version(), "numpy": np.__version__, "host": socket.gethostname(),
+        "host_kind": host_kind(),
         "run": loop.run.name, "config": config.model_dump(mode="json"), "resumed_step": progress.step,
         "resumed_samples": progress.samples, "examples": loop.examples, "steps_total": loop.steps_total,
         "epochs": config.epochs, "records_train": len(records),

@@ -44,7 +44,8 @@ class RunMetrics:
             metric for metric in (
                 *_of_the_process(self._run, self._totals), *_of_training(self._totals), *_of_learning(self._totals),
                 *_of_checkpoints(self._run, self._totals), *_of_trouble(self._run, self._totals),
-                *_of_the_machine(self._run, sample, now), *_of_money(self._run, self._totals, sample, now),
+                *_of_the_machine(self._run, self._totals, sample, now),
+                *_of_money(self._run, self._totals, sample, now),
             ) if metric.samples
         ]  # fmt: skip
 
@@ -127,10 +128,10 @@ def _of_trouble(run: Run, totals: Totals) -> Iterator[Metric]:
     yield counter("trainer_mirror_failures", "Failed tries to reach the second place for checkpoints", failures)
 
 
-def _of_the_machine(run: Run, sample: dict, now: float) -> Iterator[Metric]:
+def _of_the_machine(run: Run, totals: Totals, sample: dict, now: float) -> Iterator[Metric]:
     when = sample.get("t") if is_number(sample.get("t")) else None
     yield gauge("trainer_last_sample_timestamp_seconds", "When the machine was last looked at", when)
-    roof = read_roof(run.tuning)
+    roof = read_roof(run.tuning, totals.newest.get("start", {}))
     yield gauge("trainer_roof_images_per_second", "What this run could train at best, as measured by tune", roof)
     disk = os.statvfs(run.directory)
     free, size = disk.f_bavail * disk.f_frsize, disk.f_blocks * disk.f_frsize

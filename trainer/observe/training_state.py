@@ -85,7 +85,7 @@ class TrainingState:
         asked = config.get("decode_threads")
         found |= {"decode_threads_asked": asked} if is_number(asked) else {}
         found |= {"cold_volume": True} if config and volume.warm_up(Path(config["data_train"])) else {}
-        roof = read_roof(self._tuning)
+        roof = read_roof(self._tuning, self._start)
         found |= {"roof_images_per_second": roof} if roof else {}
         share = self._checkpoint_share(now)
         return found | ({"checkpoint_share": share} if share is not None else {})
@@ -98,10 +98,15 @@ class TrainingState:
         return round(min(1.0, sum(spent for t, spent in self._saves if t > now - seconds) / seconds), 4)
 
 
-def read_roof(tuning: Path) -> float | None:
-    """The lowest roof that `tune` measured for this run, in images/s; None without a tuning."""
+def read_roof(tuning: Path, start: dict) -> float | None:
+    """The lowest roof that `tune` measured for this run, in images/s.
+
+    None without a tuning, and when it is another kind of machine's than that of the start event `start`.
+    """
     try:
-        roof = json.loads(tuning.read_text()).get("roof_images_per_second")
+        found = json.loads(tuning.read_text())
+        roof, measured_on = found.get("roof_images_per_second"), found.get("host_kind")
     except (OSError, ValueError, AttributeError):
         return None
-    return roof if is_number(roof) and roof > 0 else None
+    is_of_here = start.get("host_kind", measured_on) == measured_on
+    return roof if is_of_here and is_number(roof) and roof > 0 else None

@@ -2,16 +2,12 @@
 
 import hashlib
 import json
-import os
-import platform
 from pathlib import Path
 
 from trainer.config import Config
 from trainer.data.manifest import read_manifest
 from trainer.files import write_whole
-
-_DMI = Path("/sys/class/dmi/id")
-_GPUS = Path("/proc/driver/nvidia/gpus")
+from trainer.host_kind import host_kind
 
 
 def key_of(config: Config, asked: dict) -> dict[str, object]:
@@ -42,26 +38,6 @@ def keep(directory: Path, key: dict, tuning: dict) -> Path:
     return path
 
 
-def host_kind() -> str:
-    """The instance type where the machine says it (Amazon's do), else processors and GPUs by name and number."""
-    if _read(_DMI / "sys_vendor").startswith("Amazon"):
-        return _read(_DMI / "product_name")
-    gpus = sorted(_gpu_name(path) for path in _GPUS.glob("*/information"))
-    return f"{len(os.sched_getaffinity(0))} x {_processor()}" + (f", {len(gpus)} x {gpus[0]}" if gpus else "")
-
-
-def _processor() -> str:
-    for line in _read(Path("/proc/cpuinfo")).splitlines():
-        if line.startswith("model name"):
-            return line.partition(":")[2].strip()
-    return platform.machine()
-
-
-def _gpu_name(path: Path) -> str:
-    lines = [line for line in _read(path).splitlines() if line.startswith("Model:")]
-    return lines[0].partition(":")[2].strip() if lines else "GPU"
-
-
 def _data_set(path: Path) -> str:
     """The manifest's fingerprint of the records, or their size."""
     manifest = read_manifest(path) or {}
@@ -70,10 +46,3 @@ def _data_set(path: Path) -> str:
 
 def _path(directory: Path, key: dict) -> Path:
     return directory / f"{hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()[:16]}.json"
-
-
-def _read(path: Path) -> str:
-    try:
-        return path.read_text(errors="replace").strip()
-    except OSError:
-        return ""

@@ -6,7 +6,7 @@ second") and, in the EC2 User Guide, "Billing for interrupted Spot Instances"; t
 Volumes and snapshots: GB-months; a copied snapshot also what leaves the region that it came from.
 """
 
-from ansible.module_utils.run_costs import HOURS_A_MONTH, copy_usd_per_gb
+from ansible.module_utils.run_costs import HOURS_A_MONTH, copy_usd_per_gb, usd_per_gb_month
 
 HOUR = 3600
 LEAST_SECONDS = 60
@@ -14,13 +14,14 @@ END_REMARKS = {
     "seen": "at least: its end is not known, it was last seen then",
     "about": "its end is known to the hour only",
 }
-MONTH_RATES = {"volume": "volume_usd_per_gb_month", "snapshot": "snapshot_usd_per_gb_month"}
+ESTIMATE = "an estimate: the region's own price is not known, this is that of us-east-1"
 
 
 def bill_rows(rows, rates, now):
     """Oldest first: [{"kind" (instance, volume, snapshot, copy), "id", "region", "zone", "from", "until", "alive",
     "hours", "usd" (None where the price is unknown), "is_least" (whether it may have cost more), "on_demand_usd",
     "remark", and what its kind has beside that}].
+    Of volumes and snapshots also `is_estimate`: whether the price is that of another region.
     Of instances also `usd_per_hour`, the newest price, and `on_demand_usd_per_hour`.
     """
     bill = []
@@ -79,8 +80,12 @@ def spot_usd(start, end, prices):
 
 
 def _stored(row, hours, rates):
-    usd = row["size_gb"] * hours / HOURS_A_MONTH * rates[MONTH_RATES[row["kind"]]]
-    return {"size_gb": row["size_gb"], "usd": usd, "on_demand_usd": usd, "remark": _end_remark(row)}
+    rate, is_own = usd_per_gb_month(row["kind"], row["region"], rates)
+    usd = row["size_gb"] * hours / HOURS_A_MONTH * rate
+    remark = "; ".join(filter(None, [_end_remark(row), "" if is_own else ESTIMATE]))
+    return {
+        "size_gb": row["size_gb"], "usd": usd, "on_demand_usd": usd, "is_estimate": not is_own, "remark": remark,
+    }
 
 
 def _copy(row, fact, rates):

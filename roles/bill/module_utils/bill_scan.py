@@ -10,13 +10,11 @@ A row of what is left and costs nothing: {"kind", "id", "region"}.
 import re
 from datetime import UTC, datetime
 
-from ansible.module_utils.region_reads import in_words
+from ansible.module_utils.region_reads import DENIED, in_words
 from botocore.exceptions import ClientError
 
 KIT = {"Key": "kit", "Value": "image-trainer"}
 ACCOUNT = "account"
-# What a region answers to the very first look when this account may not use it: nothing of the kit's can be there.
-DENIED = ("AuthFailure", "UnauthorizedOperation", "UnrecognizedClientException", "OptInRequired")
 # Nothing of these is charged for by itself.
 FREE = {
     "network_interface": ("describe_network_interfaces", "NetworkInterfaces", "NetworkInterfaceId"),

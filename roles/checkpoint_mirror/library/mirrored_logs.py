@@ -22,7 +22,7 @@ description:
     over there count, for they say where the checkpoints are.
   - Returns C(newest) (the newest checkpoint over there: its C(name) and C(step); empty without any) and C(is_behind)
     (whether this side goes on from another one, or from none), and C(finished_epochs) (of a run that is finished, by
-    the events on this side, else 0).
+    its newest events, else 0).
 options:
   bucket: {type: str, required: true, description: The bucket's name.}
   region: {type: str, required: true, description: Its region.}
@@ -39,7 +39,7 @@ OPTIONS = {
     "names": {"type": "list", "elements": "str", "required": True},
 }
 NOT_THERE = ("NoSuchBucket", "NoSuchKey", "404")
-SETTINGS = "config.toml"
+SETTINGS, EVENTS = "config.toml", "events.jsonl"
 
 
 def main():
@@ -66,7 +66,7 @@ def bring(module, s3):
     here = read_here(module.params["directory"], "LATEST").decode().strip()
     return {
         "changed": bool(wanted), "newest": newest, "is_behind": bool(newest) and newest["name"] != here,
-        "finished_epochs": finished_epochs(module.params["directory"]),
+        "finished_epochs": finished_epochs(newest_events(module, s3, wanted)),
     }  # fmt: skip
 
 
@@ -82,10 +82,17 @@ def newest_checkpoint(params, s3):
     return {"name": copies[0]["name"], "step": copies[0]["step"]} if copies else {}
 
 
-def finished_epochs(directory):
+def newest_events(module, s3, wanted):
+    """In check mode nothing was brought."""
+    if module.check_mode and EVENTS in wanted:
+        return read_there(module.params, s3, EVENTS)
+    return read_here(module.params["directory"], EVENTS)
+
+
+def finished_epochs(log):
     """As trainer/observe/summary.py judges it: the last start's end, if it has one."""
     epochs, reason = 0, None
-    for line in read_here(directory, "events.jsonl").splitlines():
+    for line in log.splitlines():
         if b'"start"' in line or b'"stop"' in line:
             event = json.loads(line)
             if event.get("kind") == "start":

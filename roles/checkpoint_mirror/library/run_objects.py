@@ -1,5 +1,5 @@
 #!/usr/bin/python
-"""What a run has in a bucket: counted, or deleted."""
+"""What a run has in a bucket: counted, or deleted; and the mark that there is such a run."""
 
 from ansible.module_utils.basic import AnsibleModule, missing_required_lib
 
@@ -15,13 +15,14 @@ DOCUMENTATION = """
 module: run_objects
 short_description: Count or delete the objects below a prefix
 description:
-  - Returns C(count) and C(bytes) (of what is or was there) and C(bucket_is_empty).
+  - Returns C(count) and C(bytes) (of what is or was there, without the mark) and C(bucket_is_empty).
+  - With C(marked) an empty object named like the prefix says that the bucket is in use, before there is a checkpoint.
   - With C(absent) unfinished uploads below the prefix end as well.
 options:
   bucket: {type: str, required: true, description: The bucket's name.}
   region: {type: str, required: true, description: Its region.}
   prefix: {type: str, required: true, description: "A folder and a run: two words at least, with a / at the end."}
-  state: {type: str, choices: [listed, absent], required: true, description: What is to be done.}
+  state: {type: str, choices: [listed, absent, marked], required: true, description: What is to be done.}
   must_exist: {type: bool, default: false, description: "Whether it is an error when there is no such bucket."}
 author: The authors of this project
 """
@@ -29,9 +30,10 @@ OPTIONS = {
     "bucket": {"type": "str", "required": True},
     "region": {"type": "str", "required": True},
     "prefix": {"type": "str", "required": True},
-    "state": {"type": "str", "choices": ["listed", "absent"], "required": True},
+    "state": {"type": "str", "choices": ["listed", "absent", "marked"], "required": True},
     "must_exist": {"type": "bool", "default": False},
 }
+ATTEMPTS = {"listed": "list", "absent": "delete", "marked": "mark"}
 
 
 def main():
@@ -39,7 +41,7 @@ def main():
     if missing:
         module.fail_json(msg=missing_required_lib(missing))
     where = f"s3://{module.params['bucket']}/{module.params['prefix']}"
-    attempt = f"{'list' if module.params['state'] == 'listed' else 'delete'} {where}"
+    attempt = f"{ATTEMPTS[module.params['state']]} {where}"
     refuse_vague(module, attempt)
     s3 = boto3.session.Session().client("s3", region_name=module.params["region"])
     try:
@@ -58,15 +60,24 @@ def refuse_vague(module, attempt):
 def work(module, s3):
     bucket, prefix = module.params["bucket"], module.params["prefix"]
     objects = pages(module, s3, "list_objects_v2", "Contents", Bucket=bucket, Prefix=prefix)
-    facts = {"count": len(objects), "bytes": sum(one["Size"] for one in objects)}
+    files = [one for one in objects if one["Key"] != prefix]
+    facts = {"count": len(files), "bytes": sum(one["Size"] for one in files), "bucket_is_empty": False}
     if module.params["state"] == "listed":
-        return facts | {"changed": False, "bucket_is_empty": False}
+        return facts | {"changed": False}
+    if module.params["state"] == "marked":
+        return facts | {"changed": mark(module, s3, is_marked=files != objects)}
     uploads = pages(module, s3, "list_multipart_uploads", "Uploads", Bucket=bucket, Prefix=prefix)
     if not module.check_mode:
         delete(s3, bucket, objects, uploads)
     left = pages(module, s3, "list_objects_v2", "Contents", Bucket=bucket)
     others = [one for one in left if not one["Key"].startswith(prefix)]
     return facts | {"changed": bool(objects or uploads), "bucket_is_empty": not others}
+
+
+def mark(module, s3, is_marked):
+    if not is_marked and not module.check_mode:
+        s3.put_object(Bucket=module.params["bucket"], Key=module.params["prefix"], Body=b"")
+    return not is_marked
 
 
 def pages(module, s3, operation, key, **question):

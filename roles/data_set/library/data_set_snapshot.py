@@ -42,8 +42,6 @@ OPTIONS = {
     "settle_seconds": {"type": "float", "default": 30},
     "made_id": {"type": "str", "default": ""},
 }
-# Nobody knows whether these were carried out.
-UNSURE = {"", "InternalError", "InternalFailure", "Unavailable", "ServiceUnavailable"}
 
 
 def main():
@@ -102,21 +100,12 @@ def make(ec2, wanted):
             TagSpecifications=[{"ResourceType": "snapshot", "Tags": calls.tag_list(tags)}],
         )["SnapshotId"]
     except calls.FAILURES as error:
-        made = settled(ec2, wanted) if calls.code_of(error) in UNSURE else None
+        if calls.code_of(error) not in calls.UNSURE:
+            raise
+        made = calls.settled(lambda: choose(found(ec2, wanted), wanted["made_from"], ""), wanted["settle_seconds"])
         if not made:
             raise
-        return made
-
-
-def settled(ec2, wanted):
-    """The id of the snapshot whose answer was lost, once it is seen; None when there is none."""
-    deadline = time.monotonic() + wanted["settle_seconds"]
-    while time.monotonic() < deadline:
-        there = choose(found(ec2, wanted), wanted["made_from"], "")
-        if there:
-            return there["id"]
-        time.sleep(1)
-    return None
+        return made["id"]
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ import os
 import time
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.controller import OPTION, refuse_controller
 from ansible.module_utils.disk_content import (
     GROWABLE_BYTES,
     filesystem_bytes,
@@ -30,7 +31,7 @@ options:
   device: {type: str, default: "", description: The attachment's device name, for Xen.}
   mount_point: {type: path, required: true, description: Where it is to be mounted.}
   wait_seconds: {type: int, required: true, description: How long to wait for the disk.}
-  controller_id: {type: str, default: "", description: Machine id of the controller, which is no trainer.}
+  controller_id: {type: str, required: true, description: Machine id of the controller, which is no trainer.}
   created_blank: {type: bool, default: false, description: Whether the volume was created blank in this run.}
 author: The authors of this project
 """
@@ -38,12 +39,12 @@ SAMPLE_BYTES = 1 << 20
 
 
 def main():
-    options = {name: {"type": "str", "default": ""} for name in ("device", "controller_id")}
+    options = {"device": {"type": "str", "default": ""}} | OPTION
     options |= {"volume_id": {"type": "str", "required": True}, "mount_point": {"type": "path", "required": True}}
     options |= {"progress": {"type": "path", "required": True}}
     options |= {"wait_seconds": {"type": "int", "required": True}, "created_blank": {"type": "bool", "default": False}}
     module = AnsibleModule(argument_spec=options, supports_check_mode=True)
-    refuse_controller(module)
+    refuse_controller(module, "look for the data volume")
     path = wait_for_disk(module)
     probed = probe(module, path)
     mounts = mount_points(path)
@@ -54,19 +55,6 @@ def main():
         warm_up=warm_up(module) if mounts else "started",
         growable=bool(kind) and size(path) - filesystem_bytes(kind, read(path, 0, 4096)) >= GROWABLE_BYTES,
     )
-
-
-def refuse_controller(module):
-    try:
-        with open("/etc/machine-id") as file:
-            here = file.read().strip()
-    except OSError:
-        return
-    if here and here == module.params["controller_id"].strip():
-        module.fail_json(
-            msg="Failed to look for the data volume: this host is the machine that ansible-playbook runs on (the same "
-            "/etc/machine-id), not a trainer; check ansible_host and ansible_connection in the inventory"
-        )
 
 
 def wait_for_disk(module):
@@ -140,7 +128,9 @@ def refuse_obstacles(module, path, probed, mounts):
 def refuse_blank(module, attempt, path):
     if not module.params["created_blank"]:
         module.fail_json(
-            msg=f"{attempt}: it holds no file system, and only a volume that was created blank in this run gets one"
+            msg=f"{attempt}: it holds no file system, and only a volume that was created blank in this run gets one. "
+            f"If an earlier run ended before it got there, nothing is on it: delete {module.params['volume_id']} "
+            "(playbooks/retire.yml does) and run again"
         )
     for offset in sample_offsets(size(path), SAMPLE_BYTES):
         if read(path, offset, SAMPLE_BYTES).strip(b"\0"):

@@ -46,8 +46,6 @@ OPTIONS = {
 }
 # Refused for now, not for good; ResourceLimitExceeded: a region takes 20 copies at a time.
 LATER = {"RequestLimitExceeded", "Throttling", "ThrottlingException", "ResourceLimitExceeded"}
-# Nobody knows whether these were carried out.
-UNSURE = {"", "InternalError", "InternalFailure", "Unavailable", "ServiceUnavailable"}
 
 
 def main():
@@ -151,7 +149,7 @@ def copy(module, ec2, source, broken):
     except calls.FAILURES as error:
         if calls.code_of(error) in LATER:
             wait(module, f"AWS to take the copy of {source['id']} {where}: {calls.in_words(error)}")
-        if calls.code_of(error) not in UNSURE:
+        if calls.code_of(error) not in calls.UNSURE:
             raise
         copy_id = settled(module, ec2, source)
         if not copy_id:
@@ -175,14 +173,11 @@ def ask_for_copy(module, source):
 
 def settled(module, ec2, source):
     """The id of the copy whose answer was lost, once it is seen; None when there is none."""
-    deadline = time.monotonic() + module.params["settle_seconds"]
-    while time.monotonic() < deadline:
+    def there():
         rows = calls.own_snapshots(ec2, {"copy_of": source["id"]})
-        there = [row for row in rows if row["state"] != "error"]
-        if there:
-            return there[0]["id"]
-        time.sleep(1)
-    return None
+        return next((row["id"] for row in rows if row["state"] != "error"), None)
+
+    return calls.settled(there, module.params["settle_seconds"])
 
 
 if __name__ == "__main__":

@@ -1,7 +1,6 @@
 #!/usr/bin/python
 """A snapshot of the run's volume, unless the volume is where it is wanted. One look."""
 
-import time
 from contextlib import suppress
 
 from ansible.module_utils.basic import AnsibleModule, missing_required_lib
@@ -112,11 +111,9 @@ def start(module, volume):
 
 
 def until_seen(module, ec2, volume):
-    deadline = time.monotonic() + module.params["settle_seconds"]
-    while time.monotonic() < deadline:
-        if any(is_of(row, volume) for row in calls.own_snapshots(ec2, {"snapshot_of": volume["id"]})):
-            module.exit_json(changed=True, waiting_for=f"waiting for the snapshot of {volume['id']}")
-        time.sleep(1)
+    mine = {"snapshot_of": volume["id"]}
+    if calls.settled(lambda: calls.own_snapshots(ec2, mine), module.params["settle_seconds"]):
+        module.exit_json(changed=True, waiting_for=f"waiting for the snapshot of {volume['id']}")
     module.exit_json(changed=False, waiting_for=f"waiting for AWS to start the snapshot of {volume['id']}")
 
 

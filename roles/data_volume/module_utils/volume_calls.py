@@ -1,6 +1,7 @@
 """Calls to EC2 about snapshots and volumes, and their answers as small rows."""
 
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 
@@ -14,6 +15,8 @@ NOT_FOUND = {
     "InvalidSnapshot.NotFound", "InvalidSnapshotID.NotFound", "InvalidVolume.NotFound", "InvalidInstanceID.NotFound",
 }
 FAILURES = (BotoCoreError, ClientError)
+# Codes of a call that has no client token: nobody knows whether these were carried out.
+UNSURE = {"", "InternalError", "InternalFailure", "Unavailable", "ServiceUnavailable"}
 _LOCK = threading.Lock()
 
 
@@ -40,6 +43,16 @@ def in_words(error):
     if not isinstance(error, ClientError):
         return f"{type(error).__name__}: {error}"
     return f"{code_of(error)}: {error.response['Error'].get('Message', '')}"
+
+
+def settled(look, seconds):
+    """What look() finds, once it is seen: of a call whose answer was lost. None after so long without it."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        if found := look():
+            return found
+        time.sleep(1)
+    return None
 
 
 def enabled_regions(home=""):

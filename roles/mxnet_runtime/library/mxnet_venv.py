@@ -6,6 +6,7 @@ import glob
 import hashlib
 import json
 import os
+import re
 import shutil
 
 from ansible.module_utils.basic import AnsibleModule
@@ -26,6 +27,9 @@ options:
 author: The authors of this project
 """
 
+# What pip gives up at: it repeats what did not begin, not what broke off.
+BROKEN_OFF = re.compile("Connection broken|Connection reset|timed out")
+PIP_TRIES = 3
 LOADER_FILE = "/etc/ld.so.conf.d/mxnet.conf"
 
 # np.bool: MXNet looks for the name that numpy 1.24 removed; older numpy still has it.
@@ -54,6 +58,7 @@ def main():
     if is_whole(module):
         module.exit_json(changed=False, path=module.params["path"])
     refuse_other_things(module)
+    refuse_training(module)
     module.exit_json(changed=module.check_mode or make_alone(module), path=module.params["path"])
 
 
@@ -77,6 +82,18 @@ def refuse_other_things(module):
         module.fail_json(
             msg=f"Failed to make an environment in {path}: all that is in it is removed, so it must be empty, or an "
             "older environment (with a file pyvenv.cfg); it holds something else"
+        )
+
+
+def refuse_training(module):
+    """What a training has not loaded yet would be gone from under it."""
+    if not shutil.which("systemctl"):
+        return
+    state = module.run_command(["systemctl", "is-active", "trainer.service"])[1].strip()
+    if state in ("active", "activating", "reloading", "deactivating"):
+        module.fail_json(
+            msg=f"Failed to make the environment {module.params['path']} anew: trainer.service is {state}; stop it "
+            "first: playbooks/stop.yml"
         )
 
 
@@ -110,24 +127,25 @@ def clear(module):
 
 def make(module):
     attempt(module, "make an environment", [module.params["python"], "-m", "venv", module.params["path"]])
-    constraints = in_environment(module, "constraints.txt")
-    with open(constraints, "w") as file:
-        file.write(module.params["constraints"])
-    python = in_environment(module, "bin/python")
-    install = [python, "-m", "pip", "install", "--quiet", "--no-compile", "--disable-pip-version-check"]
     if module.params["wheels"]:
-        wheels = in_environment(module, "wheels.txt")
-        with open(wheels, "w") as file:
-            file.write(module.params["wheels"])
-        only_these = ["--no-deps", "--require-hashes", "-r", wheels]
-        attempt(module, "install MXNet's wheel and its libraries", [*install, *only_these])
-    attempt(module, "install MXNet", [*install, "-c", constraints, *module.params["packages"]])
+        wheels = write(module, "wheels.txt", module.params["wheels"])
+        install(module, "install MXNet's wheel and its libraries", "--no-deps", "--require-hashes", "-r", wheels)
+    constraints = write(module, "constraints.txt", module.params["constraints"])
+    install(module, "install MXNet", "-c", constraints, *module.params["packages"])
     if module.params["libraries"]:
         search_libraries(module)
-    attempt(module, "compute a product with MXNet", prove(python))
+    attempt(module, "compute a product with MXNet", prove(in_environment(module, "bin/python")))
     # Written last: an environment without it is half made.
-    with open(in_environment(module, ".complete"), "w") as file:
-        file.write(digest(module))
+    write(module, ".complete", digest(module))
+
+
+def install(module, what, *arguments):
+    """By pip, whose downloads wait on the environment's own disk: /tmp may be small."""
+    downloads = in_environment(module, "downloads")
+    os.makedirs(downloads, exist_ok=True)
+    pip = [in_environment(module, "bin/python"), "-m", "pip", "install", "--quiet", "--no-compile"]
+    attempt(module, what, [*pip, "--disable-pip-version-check", *arguments], PIP_TRIES, {"TMPDIR": downloads})
+    shutil.rmtree(downloads)
 
 
 def search_libraries(module):
@@ -144,6 +162,13 @@ def in_environment(module, name):
     return os.path.join(module.params["path"], name)
 
 
+def write(module, name, text):
+    path = in_environment(module, name)
+    with open(path, "w") as file:
+        file.write(text)
+    return path
+
+
 def digest(module):
     """Names what the environment holds, and its path, for an environment cannot be moved.
 
@@ -158,11 +183,16 @@ def prove(python):
     return [python, "-I", "-c", PRODUCT]
 
 
-def attempt(module, what, command):
-    code, out, err = module.run_command(command)
-    if code != 0:
-        last_lines = "\n".join((out + err).strip().splitlines()[-15:])
-        module.fail_json(msg=f"Failed to {what} in {module.params['path']} (exit code {code}): {last_lines}")
+def attempt(module, what, command, tries=1, environment=None):
+    code, out, err = module.run_command(command, environ_update=environment)
+    if code == 0:
+        return
+    if tries > 1 and BROKEN_OFF.search(out + err):
+        attempt(module, what, command, tries - 1, environment)
+        return
+    path, last_lines = module.params["path"], "\n".join((out + err).strip().splitlines()[-15:])
+    free_mb = shutil.disk_usage(path).free >> 20
+    module.fail_json(msg=f"Failed to {what} in {path} (exit code {code}, {free_mb} MB free there): {last_lines}")
 
 
 if __name__ == "__main__":

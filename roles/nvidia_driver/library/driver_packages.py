@@ -3,7 +3,9 @@
 
 import glob
 import os
+import time
 
+from ansible.module_utils.apt_sources import TARGETS, has_all, source_lines
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.driver_choice import compile_errors
 
@@ -13,15 +15,21 @@ short_description: Install and hold the driver's packages
 description:
   - The headers of the running kernel come first; without them no module can be built, which is an error of its own.
   - Packages whose module does not build are removed again, and the compiler's errors are the message.
+  - Where the sources leave out the components that have the driver, they are read from the same mirrors.
 options:
   packages: {type: list, elements: str, required: true, description: The driver's packages.}
   kernel: {type: str, required: true, description: The running kernel's release.}
 author: The authors of this project
 """
 ENVIRONMENT = {"DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C.UTF-8"}
-APT = ["apt-get", "-q", "-y", "--no-install-recommends", "-o", "DPkg::Lock::Timeout=300"]
+APT = ["apt-get", "-q", "-y", "--no-install-recommends", "-o", "DPkg::Lock::Timeout=300", "-o", "Acquire::Retries=3"]
+# Without the option it is content when a mirror does not answer.
+UPDATE = [*APT, "-o", "APT::Update::Error-Mode=any", "update"]
+SOURCES = "/etc/apt/sources.list.d/nvidia-driver.list"
 LOGS = "/var/lib/dkms/*/*/build/make.log"
-KERNEL_PACKAGES = ["linux-image-amd64", "linux-headers-amd64"]
+# Debian's images for clouds have a kernel of their own.
+KERNEL_PACKAGES = [f"linux-{part}-{kind}" for part in ("image", "headers") for kind in ("amd64", "cloud-amd64")]
+TRIES, PAUSE_SECONDS, LOCKED_SECONDS = 3, 5, 300
 
 
 def main():
@@ -47,26 +55,87 @@ def is_installed(module, name):
 
 
 def install(module, headers, missing):
-    module.run_command([*APT, "update"], environ_update=ENVIRONMENT)
+    began = time.time()
+    # A machine that went down while it installed. What that cannot mend, apt tells below.
+    module.run_command(["dpkg", "--force-confold", "--configure", "-a"], environ_update=ENVIRONMENT)
+    complaint = update(module)
+    complaint = complaint or add_components(module, [name for name in missing if name != headers])
     if headers in missing:
-        code, out, err = module.run_command([*APT, "install", headers], environ_update=ENVIRONMENT)
+        code, said = fetch_and_install(module, [headers])
         if code:
+            # With a driver that is there already, it is built as soon as the headers are.
+            refuse_failed_build(module, began, [headers])
             module.fail_json(
-                msg=f"Failed to install {headers}, the headers of the running kernel: {last(out, err)}\nThose of an "
+                msg=f"Failed to install {headers}, the headers of the running kernel: {said}\n{complaint}Those of an "
                 "older kernel leave the archive: install the newest linux-image-amd64 and boot it, or take a new image"
             )
-    code, out, err = module.run_command([*APT, "install", *missing], environ_update=ENVIRONMENT)
+    code, said = fetch_and_install(module, missing)
     if code:
-        reason = "\n".join(build_errors()) or last(out, err)
-        remove(module, [name for name in missing if name != headers])
-        module.fail_json(msg=f"Failed to install the driver for kernel {module.params['kernel']}: {reason}")
+        drivers = [name for name in missing if name != headers]
+        refuse_failed_build(module, began, drivers)
+        remove(module, drivers)
+        module.fail_json(
+            msg=f"Failed to install the driver for kernel {module.params['kernel']}: {said}\n{complaint}"
+        )
 
 
-def build_errors():
-    """What the compiler said in each build that left a log: DKMS keeps those of builds that failed."""
+def refuse_failed_build(module, began, names):
+    """If a build has failed since then: removes the packages, and says why."""
+    reason = "\n".join(build_errors(began))
+    if reason:
+        remove(module, names)
+        module.fail_json(msg=f"Failed to build the driver for kernel {module.params['kernel']}: {reason}")
+
+
+def add_components(module, names):
+    """Debian's images read its component main only, and the driver is in others. Returns what update() does."""
+    policy = {
+        name: module.run_command(["apt-cache", "policy", name], environ_update=ENVIRONMENT)[1] for name in names
+    }
+    if has_all(policy):
+        return ""
+    _, out, _ = module.run_command(TARGETS, check_rc=True)
+    with open(SOURCES, "w") as file:
+        file.write("".join(f"{line}\n" for line in source_lines(out.splitlines(), read)))
+    return update(module)
+
+
+def read(path):
+    with open(path) as file:
+        return file.read()
+
+
+def update(module):
+    """Reads the package lists. Returns what is to be said of that when an installation fails; old lists may do."""
+    deadline, failures = time.monotonic() + LOCKED_SECONDS, 0
+    while True:
+        code, out, err = module.run_command(UPDATE, environ_update=ENVIRONMENT)
+        if code == 0:
+            return ""
+        # Reading lists does not wait for the lock, as installing does.
+        is_locked = "Could not get lock" in out + err
+        failures += not is_locked
+        if failures == TRIES or is_locked and time.monotonic() > deadline:
+            return f"(Failed to read the package lists: {last(out, err)})\n"
+        time.sleep(PAUSE_SECONDS)
+
+
+def fetch_and_install(module, names):
+    """(exit code, its last words) of apt-get; tried again when a package could not be fetched."""
+    for _ in range(TRIES):
+        code, out, err = module.run_command([*APT, "install", *names], environ_update=ENVIRONMENT)
+        if code == 0 or "Failed to fetch" not in out + err:
+            break
+        time.sleep(PAUSE_SECONDS)
+    return code, last(out, err)
+
+
+def build_errors(began):
+    """What the compiler said in each build that left a log since then: DKMS keeps those of builds that failed."""
     for path in sorted(glob.glob(LOGS), key=os.path.getmtime):
-        with open(path, errors="replace") as file:
-            yield f"{path}:\n{compile_errors(file.read())}"
+        if os.path.getmtime(path) >= int(began):
+            with open(path, errors="replace") as file:
+                yield f"{path}:\n{compile_errors(file.read())}"
 
 
 def remove(module, names):

@@ -56,6 +56,11 @@ def next_step(loaded, built, has_nouveau):
 
 
 def compile_errors(log, lines=12):
-    """What a failed build says: the lines with errors, or its last lines."""
-    found = [line for line in log.splitlines() if re.search(r"\berror: | \*\*\* ", line)]
-    return "\n".join((found or log.splitlines())[-lines:])
+    """What a failed build says: the compiler's first errors, else the last of make's, else its last lines.
+
+    In a parallel build make goes on telling who else has failed, long after the reason.
+    """
+    said = log.splitlines()
+    errors = [line for line in said if re.search(r"\berror: ", line)]
+    stops = [line for line in said if " *** " in line]
+    return "\n".join(errors[:lines] or (stops or said)[-lines:])

@@ -4,16 +4,23 @@ import ipaddress
 from itertools import groupby
 
 
-def spot_instance_allowed(offers, allow_on_demand, max_price_usd=None):
+def spot_instance_allowed(offers, allow_on_demand, max_price_usd, by_region):
     """The offers, in their order, without on-demand ones where those are not wanted, and those above the price."""
     return [
         offer for offer in offers
-        if (allow_on_demand or offer["market"] == "spot") and _is_within(offer["price_usd_per_hour"], max_price_usd)
+        if (allow_on_demand or offer["market"] == "spot")
+        and _is_within(offer["price_usd_per_hour"], spot_instance_cap(offer["region"], max_price_usd, by_region))
     ]  # fmt: skip
 
 
-def _is_within(price, max_price_usd):
-    return max_price_usd in (None, "") or price <= float(max_price_usd)
+def spot_instance_cap(region, max_price_usd, by_region):
+    """The most that an hour may cost there, USD; None without a limit."""
+    caps = [float(cap) for cap in (max_price_usd, by_region.get(region)) if cap not in (None, "")]
+    return min(caps, default=None)
+
+
+def _is_within(price, cap):
+    return cap is None or price <= cap
 
 
 def spot_instance_left(offers, tried):

@@ -7,13 +7,11 @@ so an instance is also the run's by the token of its launch, and by its request.
 from functools import partial
 
 import boto3
-from ansible.module_utils.region_reads import in_words
+from ansible.module_utils.region_reads import DENIED, in_words
 from ansible.module_utils.spot_survey import client_maker, region_statuses, side_by_side
 from botocore.exceptions import ClientError
 
 ALIVE = ("pending", "running", "stopping", "stopped")
-# Regions that this account may not use: nothing of the kit's can be there.
-DENIED = ("AuthFailure", "UnauthorizedOperation", "UnrecognizedClientException", "OptInRequired")
 
 
 def look(run, journal, timeout_seconds=60):

@@ -42,6 +42,7 @@ options:
   interruptions_per_hour: {type: float, description: Of a running spot instance; left out, the profile's.}
   checkpoint_interval_seconds: {type: float, required: true, description: Time between two checkpoints.}
   max_price_usd: {type: float, description: Most that an hour may cost.}
+  max_price_by_region_usd: {type: dict, default: {}, description: The same for single regions.}
   deadline: {type: str, default: "", description: "When the run must be ready: a date and time, or hours from now."}
   budget_usd: {type: float, description: Most that the run may cost.}
   rates: {type: dict, required: true, description: What copying and storing cost.}
@@ -66,6 +67,7 @@ OPTIONS = {
     "interruptions_per_hour": {"type": "float"},
     "checkpoint_interval_seconds": {"type": "float", "required": True},
     "max_price_usd": {"type": "float"},
+    "max_price_by_region_usd": {"type": "dict", "default": {}},
     "deadline": {"type": "str", "default": ""},
     "budget_usd": {"type": "float"},
     "rates": {"type": "dict", "required": True},

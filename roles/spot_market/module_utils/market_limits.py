@@ -33,10 +33,20 @@ def within_limits(candidates, request):
     return [offer for offer, reason in reasons if not reason], rejected
 
 
+def _caps(region, request):
+    """[(USD an hour or None, where it was set)]: everywhere's and the region's own."""
+    own = request["max_price_by_region_usd"].get(region)
+    return (
+        (request["max_price_usd"], "spot_market_max_price_usd"),
+        (own, f"spot_market_max_price_by_region_usd of {region}"),
+    )
+
+
 def _beyond(offer, request):
-    cap, budget, deadline = request["max_price_usd"], request["budget_usd"], request["deadline"]
-    if cap is not None and offer["price_usd_per_hour"] > cap:
-        return f"${offer['price_usd_per_hour']:.4g} an hour is above the cap of ${cap:.4g} (spot_market_max_price_usd)"
+    budget, deadline = request["budget_usd"], request["deadline"]
+    for cap, name in _caps(offer["region"], request):
+        if cap is not None and offer["price_usd_per_hour"] > float(cap):
+            return f"${offer['price_usd_per_hour']:.4g} an hour is above the cap of ${float(cap):.4g} ({name})"
     if deadline is not None and offer["finish_at"] > f"{deadline:%Y-%m-%dT%H:%M:%SZ}":
         return f"ready at {offer['finish_at']}, after {deadline:%Y-%m-%dT%H:%M:%SZ} (spot_market_deadline)"
     if budget is not None and offer["cost_usd"]["total"] > budget:

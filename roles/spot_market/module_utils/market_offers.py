@@ -134,7 +134,7 @@ def _offer(survey, request, place, instance_type, market, price, on_demand):
         "images_per_second": speed,
         "images_per_second_source": source,
         "hours": hours,
-        "cost_usd": run_costs(price, *run, place.copy_from, interval, rates),
+        "cost_usd": run_costs(price, *run, place.copy_from, interval, rates, place.region),
         "interruptions": hours * rate,
         "finish_at": f"{survey['now'] + timedelta(hours=ready):%Y-%m-%dT%H:%M:%SZ}",
         "snapshot_present": place.snapshot_present,

@@ -31,7 +31,13 @@ def copy_usd_per_gb(source_region, rates):
     return rates["copy_usd_per_gb"].get(source_region, rates["copy_usd_per_gb"]["default"])
 
 
-def run_costs(price, hours, interruptions_per_hour, volume_gb, copy_from, checkpoint_interval_seconds, rates):
+def usd_per_gb_month(kind, region, rates):
+    """(USD, whether it is the region's own price) of a "volume" or a "snapshot"."""
+    table = rates[f"{kind}_usd_per_gb_month"]
+    return table.get(region, table["default"]), region in table
+
+
+def run_costs(price, hours, interruptions_per_hour, volume_gb, copy_from, checkpoint_interval_seconds, rates, region):
     """{"compute", "copy", "volume", "warm_up", "lost_work", "total"} in USD.
 
     price: USD an hour of the machine. copy_from: the region that the snapshot is copied from, None when it is there.
@@ -40,11 +46,11 @@ def run_costs(price, hours, interruptions_per_hour, volume_gb, copy_from, checkp
     lost = hours * interruptions_per_hour * lost_hours_per_interruption(checkpoint_interval_seconds, rates)
     warm = warm_up_hours(volume_gb, rates)
     months = (hours + lost + warm) / HOURS_A_MONTH
+    stored = {kind: months * usd_per_gb_month(kind, region, rates)[0] for kind in ("volume", "snapshot")}
     costs = {
         "compute": price * hours,
-        "copy": volume_gb * (copy_usd_per_gb(copy_from, rates) + months * rates["snapshot_usd_per_gb_month"])
-        if copy_from else 0.0,
-        "volume": volume_gb * months * rates["volume_usd_per_gb_month"],
+        "copy": volume_gb * (copy_usd_per_gb(copy_from, rates) + stored["snapshot"]) if copy_from else 0.0,
+        "volume": volume_gb * stored["volume"],
         "warm_up": price * warm,
         "lost_work": price * lost,
     }

@@ -9,6 +9,7 @@ import shutil
 import tarfile
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.controller import OPTION, refuse_controller
 
 DOCUMENTATION = """
 module: trainer_code
@@ -17,6 +18,7 @@ description: The package is replaced as a whole when its archive differs; what w
 options:
   path: {type: path, required: true, description: The folder that holds the package.}
   archive: {type: str, required: true, description: The package as a tar file in base64.}
+  controller_id: {type: str, required: true, description: Machine id of the controller, which is no trainer.}
 author: The authors of this project
 """
 
@@ -26,9 +28,10 @@ def main():
         # Not secret, but too long for any output.
         argument_spec={
             "path": {"type": "path", "required": True}, "archive": {"type": "str", "required": True, "no_log": True}
-        },
+        } | OPTION,
         supports_check_mode=True,
     )
+    refuse_controller(module, "install the trainer as a service")
     path = module.params["path"]
     archive = base64.b64decode(module.params["archive"])
     digest = hashlib.sha256(archive).hexdigest()

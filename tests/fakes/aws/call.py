@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import parse_qsl
@@ -64,6 +65,7 @@ class Call:
     region: str
     action: str
     parameters: dict[str, Any] = field(default_factory=dict)
+    caller: str = ""  # the access key that signed it
 
     def iam_actions(self) -> list[str]:
         """The permissions that IAM asks for."""
@@ -83,22 +85,32 @@ class Call:
 
 def read_call(environ: dict[str, Any]) -> Call:
     """The call in a WSGI request, whose body can still be read afterwards. Unsigned requests count as S3's."""
-    region, service = _scope(environ.get("HTTP_AUTHORIZATION", ""))
+    caller, region, service = _scope(environ.get("HTTP_AUTHORIZATION", ""))
     target = environ.get("HTTP_X_AMZ_TARGET", "")
     if target:
-        return Call(service, region, target.split(".")[-1], _json_body(environ))
+        return Call(service, region, target.split(".")[-1], _json_body(environ), caller)
     if environ.get("CONTENT_TYPE", "").startswith("application/x-www-form-urlencoded"):
         form = dict(parse_qsl(_body(environ), keep_blank_values=True))
-        return Call(service, region, form.get("Action", ""), {k: v for k, v in form.items() if k not in UNLOGGED})
-    return Call(service, region, _rest_action(service, environ), {"path": environ.get("PATH_INFO", "")})
+        told = {key: value for key, value in form.items() if key not in UNLOGGED}
+        return Call(service, region, form.get("Action", ""), told, caller)
+    return Call(service, region, _rest_action(service, environ), _rest_parameters(environ), caller)
 
 
-def _scope(authorization: str) -> tuple[str, str]:
+def _scope(authorization: str) -> tuple[str, str, str]:
+    """(access key, region, service)."""
     try:
-        _, _, region, service, _ = authorization.split("Credential=")[1].split(",")[0].split("/")
+        caller, _, region, service, _ = authorization.split("Credential=")[1].split(",")[0].split("/")
     except (IndexError, ValueError):
-        return "us-east-1", "s3"
-    return region, service
+        return "", "us-east-1", "s3"
+    return caller, region, service
+
+
+def _rest_parameters(environ: dict[str, Any]) -> dict[str, Any]:
+    """keys: what a deletion of several objects names."""
+    query = environ.get("QUERY_STRING", "")
+    is_deletion = environ["REQUEST_METHOD"] == "POST" and query.startswith("delete")
+    keys = re.findall(r"<Key>(.*?)</Key>", _body(environ)) if is_deletion else []
+    return {"path": environ.get("PATH_INFO", ""), "query": query, "keys": keys}
 
 
 def _body(environ: dict[str, Any]) -> str:

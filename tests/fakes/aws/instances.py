@@ -55,11 +55,18 @@ def started(instance: Any, kind: str) -> None:
     ledger.open_row("instance", instance, region)
     for card in instance.nics.values():
         card.delete_on_termination = True
+        _get_address_later(card, world().timing(region).addresses)
     set_state(instance, "pending", 0)
     for device in instance.block_device_mapping.values():
         world().born(device.volume_id)
         ledger.open_row("volume", instance.ec2_backend.volumes[device.volume_id], region)
     world().later(world().timing(region).pending, lambda: _if_state(instance, "pending", "running", 16))
+
+
+def _get_address_later(card: Any, seconds: float) -> None:
+    if seconds and card.public_ip:
+        address, card.public_ip = card.public_ip, None
+        world().later(seconds, lambda: setattr(card, "public_ip", address))
 
 
 def set_state(instance: Any, name: str, code: int) -> None:

@@ -171,6 +171,7 @@ class Timing(Table):
 
     region: str = "*"
     pending: Seconds = 0.0
+    addresses: Seconds = 0.0  # until a new instance has its public address
     shutting_down: Seconds = 0.0
     stopping: Seconds = 0.0
     volume: Seconds = 0.0
@@ -205,6 +206,7 @@ class Scenario(Table):
     latency: tuple[Latency, ...] = ()
     throttle: tuple[Throttle, ...] = ()
     timing: tuple[Timing, ...] = ()
+    policies: dict[str, tuple[dict[str, Any], ...]] = {}  # access key -> IAM documents; a key without any may do all
     page_sizes: dict[str, int] = {}  # action -> most rows a page, whatever the caller asks for
     empty_pages: bool = False  # a page without rows, but with a token, before each page
     addresses: tuple[str, ...] = ()  # handed to instances in turn; empty: TEST-NET-3

@@ -17,7 +17,7 @@ from moto.moto_server.werkzeug_app import DomainDispatcherApplication, MotoReque
 from werkzeug.serving import BaseWSGIServer, make_server
 from werkzeug.wrappers import Response
 
-from . import control, gate, instances, pricing
+from . import control, gate, instances, policies, pricing
 from .call import Call, error_response, read_call
 from .install import install
 from .scenario import Scenario
@@ -58,6 +58,9 @@ class Application:
             return "ok", _refuse(call, refused, gate.MESSAGES.get(refused, "The security token is invalid"))
         with world().lock:
             world().settle()
+            documents = world().scenario.policies.get(call.caller)
+            if documents is not None and (why := policies.denial(call, documents)):
+                return "ok", _refuse(call, "UnauthorizedOperation" if call.service == "ec2" else "AccessDenied", why)
             fault, message = gate.next_fault(world(), call, instances.zone_of(call))
             if fault in ("refused", "hang"):
                 return fault, Response()

@@ -1,7 +1,9 @@
-/* A libnvidia-ml.so.1 without a driver: answers from the file that FAKE_NVML names, read anew at each call.
+/* A libnvidia-ml.so.1 without a driver: answers from the file that FAKE_NVML names, or else from /etc/fake-nvml, read anew
+   at each call.
 
-   Line 1: what nvmlInit returns (0: success). Then one line a device, eleven whole numbers:
+   Line 1: what nvmlInit returns (0: success). Then one line a device, thirteen whole numbers and a name:
    present util used_mb total_mb power_mw sm_clock_mhz temperature throttle_reasons error delay_ms ecc_errors
+   capability_major capability_minor name
    present 0: the device is not counted, and those behind it move up. A measure of -1 is not supported. A util of -1000
    or below: busy and idle in turns of so many ms, odd devices when even ones are not. error: what every call about the
    device but its place returns (15: lost). delay_ms: how long its utilisation takes. */
@@ -14,29 +16,30 @@
 
 #define DEVICES 64
 enum { SUCCESS = 0, INVALID_ARGUMENT = 2, NOT_SUPPORTED = 3, DRIVER_NOT_LOADED = 9 };
-enum { PRESENT, UTIL, USED, TOTAL, POWER, CLOCK, TEMPERATURE, REASONS, ERROR, DELAY, ECC, FIELDS };
+enum { PRESENT, UTIL, USED, TOTAL, POWER, CLOCK, TEMPERATURE, REASONS, ERROR, DELAY, ECC, MAJOR, MINOR, FIELDS };
 
 static int init, count;
 static long table[DEVICES][FIELDS];
-static char names[DEVICES]; /* a handle is the address of its device's place */
+static char names[DEVICES][64]; /* a handle is the address of its device's name */
 
 static int load(void) {
     const char *path = getenv("FAKE_NVML");
-    FILE *file = path ? fopen(path, "r") : NULL;
+    FILE *file = fopen(path ? path : "/etc/fake-nvml", "r");
     if (!file) return DRIVER_NOT_LOADED;
     if (fscanf(file, "%d", &init) != 1) init = DRIVER_NOT_LOADED;
-    for (count = 0; count < DEVICES; count++)
-        for (int field = 0; field < FIELDS; field++)
-            if (fscanf(file, "%ld", &table[count][field]) != 1) {
-                fclose(file);
-                return init;
-            }
+    for (count = 0; count < DEVICES; count++) {
+        int field = 0;
+        while (field < FIELDS && fscanf(file, "%ld", &table[count][field]) == 1) field++;
+        if (field < FIELDS || fscanf(file, " %63[^\n]", names[count]) != 1) break;
+    }
     fclose(file);
     return init;
 }
 
+static int place(void *handle) { return (int)((char (*)[sizeof *names])handle - names); }
+
 static int measure(void *handle, int field, long *value) {
-    int code = load(), device = (int)((char *)handle - names);
+    int code = load(), device = place(handle);
     if (code) return code;
     if (device < 0 || device >= count) return INVALID_ARGUMENT;
     if (table[device][ERROR]) return (int)table[device][ERROR];
@@ -51,9 +54,13 @@ static int measure(void *handle, int field, long *value) {
     return *value == -1 ? NOT_SUPPORTED : SUCCESS;
 }
 
+int nvmlInit_v2(void) { return load(); }
 int nvmlInitWithFlags(unsigned flags) { (void)flags; return load(); }
 int nvmlShutdown(void) { return SUCCESS; }
-const char *nvmlErrorString(int code) { return code == 15 ? "GPU is lost" : "fake error"; }
+
+const char *nvmlErrorString(int code) {
+    return code == 15 ? "GPU is lost" : code == 18 ? "Driver/library version mismatch" : "fake error";
+}
 
 int nvmlDeviceGetCount_v2(unsigned *result) {
     int code = load();
@@ -67,7 +74,7 @@ int nvmlDeviceGetHandleByIndex_v2(unsigned index, void **handle) {
     if (code) return code;
     for (int device = 0; device < count; device++)
         if (table[device][PRESENT] && !index--) {
-            *handle = &names[device];
+            *handle = names[device];
             return SUCCESS;
         }
     return INVALID_ARGUMENT;
@@ -77,7 +84,7 @@ struct pci { char legacy[16]; unsigned domain, bus, device, id, subsystem; char 
 
 int nvmlDeviceGetPciInfo_v3(void *handle, struct pci *pci) {
     long ignored;
-    int code = measure(handle, PRESENT, &ignored), device = (int)((char *)handle - names);
+    int code = measure(handle, PRESENT, &ignored), device = place(handle);
     memset(pci, 0, sizeof *pci);
     /* Against the order of the indices: the first index is the highest address. */
     snprintf(pci->text, sizeof pci->text, "00000000:%02X:1E.0", 0x40 - device);
@@ -87,8 +94,23 @@ int nvmlDeviceGetPciInfo_v3(void *handle, struct pci *pci) {
 int nvmlDeviceGetUUID(void *handle, char *text, unsigned length) {
     long ignored;
     int code = measure(handle, PRESENT, &ignored);
-    snprintf(text, length, "GPU-%08d-fake", (int)((char *)handle - names));
+    snprintf(text, length, "GPU-%08d-fake", place(handle));
     return code;
+}
+
+int nvmlDeviceGetName(void *handle, char *text, unsigned length) {
+    long ignored;
+    int code = measure(handle, PRESENT, &ignored);
+    if (!code) snprintf(text, length, "%s", (char *)handle);
+    return code;
+}
+
+int nvmlDeviceGetCudaComputeCapability(void *handle, int *major, int *minor) {
+    long values[2] = {0};
+    int code = measure(handle, MAJOR, &values[0]), other = measure(handle, MINOR, &values[1]);
+    *major = (int)values[0];
+    *minor = (int)values[1];
+    return code ? code : other;
 }
 
 struct rates { unsigned gpu, memory; };

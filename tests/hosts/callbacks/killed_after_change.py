@@ -1,4 +1,4 @@
-"""The controller dies once a task has changed something: what the next play must not be hurt by."""
+"""The controller dies once KILLED_AFTER_CHANGES tasks have changed something, which must not hurt the next play."""
 
 import os
 import sys
@@ -13,7 +13,12 @@ class CallbackModule(CallbackBase):
     CALLBACK_TYPE = "aggregate"
     CALLBACK_NAME = "killed_after_change"
 
+    def __init__(self):
+        super().__init__()
+        self.left = int(os.environ["KILLED_AFTER_CHANGES"])
+
     def v2_runner_on_ok(self, result):
-        if result.is_changed():
+        self.left -= result.is_changed()
+        if self.left == 0:
             sys.stdout.flush()
             os._exit(EXIT_CODE)

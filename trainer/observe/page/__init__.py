@@ -33,7 +33,7 @@ _STRIPS = {
 
 def render(run: Run, history: History, load: Load, summary: dict) -> str:
     """The page's text."""
-    drawn, matrix = charts(history, load.rows(), read_roof(run.tuning)), confusion(history)
+    drawn, matrix = charts(history, load.rows(), read_roof(run.tuning, history.start)), confusion(history)
     strips = _strips(history, load)
     return environment().get_template("report.html").render(
         summary=summary,

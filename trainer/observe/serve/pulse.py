@@ -32,7 +32,7 @@ class Pulse:
         self.view = LiveView(run)
         self.metrics = self.message = b""
         self._run, self._metrics = run, RunMetrics(run)
-        self._number, self._at = 0, -STALE_SECONDS
+        self._at = -STALE_SECONDS
         self._beat = asyncio.Event()
         self._history, self._history_at, self._one = b"", -HISTORY_SECONDS, asyncio.Lock()
         self._sampler, self._sampler_at = None, -SAMPLER_SECONDS
@@ -93,8 +93,7 @@ class Pulse:
         self.metrics = self._metrics.text()
 
     def _renew_message(self) -> None:
-        self._number += 1
-        self.message = b"id: %d\ndata: %s\n\n" % (self._number, _json(self.view.now()))
+        self.message = b"data: %s\n\n" % _json(self.view.now())
 
     def _try(self, what: str, act) -> bool:
         try:

@@ -83,7 +83,7 @@ async def _serve(run: Run, place: Place, listening: socket.socket, say) -> None:
 
 
 async def _runner(pulse: Pulse, place: Place) -> tuple[web.AppRunner, Connections]:
-    app = web.Application(client_max_size=0)
+    app = web.Application()
     app.add_routes(routes(pulse))
 
     async def on_prepare(request, response):
