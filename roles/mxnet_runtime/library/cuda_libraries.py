@@ -56,7 +56,7 @@ def fill(module):
     refuse_other_things(module)
     try:
         os.makedirs(os.path.dirname(path), exist_ok=True)
-        shutil.rmtree(part, ignore_errors=True)
+        shutil.rmtree(part, ignore_errors=True)  # what an interrupted run left, or nothing
         fetch(module, archive)
         with tarfile.open(archive) as tar:
             # Debian 12's Python may be older than the filter.
@@ -66,7 +66,7 @@ def fill(module):
         lacking = [name for name in module.params["names"] if not os.path.exists(f"{part}/{name}")]
         if lacking:
             raise ValueError(f"the archive lacks {', '.join(lacking)} at its top")
-        shutil.rmtree(path, ignore_errors=True)
+        shutil.rmtree(path, ignore_errors=True)  # may not be there; what cannot go makes the rename fail
         os.rename(part, path)
     except (OSError, ValueError, URLError, tarfile.TarError) as error:
         free_mb = shutil.disk_usage(os.path.dirname(path)).free >> 20
