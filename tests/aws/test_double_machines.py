@@ -39,10 +39,15 @@ def test_machines_are_told_what_their_instances_and_disks_are_made_of():
         ec2.attach_volume(InstanceId=made, VolumeId=volume, Device="/dev/sdf")
         snapshot = ec2.create_snapshot(VolumeId=volume)["SnapshotId"]
         copy = ec2.copy_snapshot(SourceRegion="us-east-1", SourceSnapshotId=snapshot)["SnapshotId"]
+        image = ec2.create_image(InstanceId=made, Name="made")["ImageId"]
+        image_copy = ec2.copy_image(SourceRegion="us-east-1", SourceImageId=image, Name="copied")["ImageId"]
         told = control(endpoint, "machines")
+    assert told["images"] == [
+        {"id": image, "instance": made, "copied_from": ""}, {"id": image_copy, "instance": None, "copied_from": image},
+    ]  # fmt: skip
     [instance] = told["instances"]
     assert (instance["user_data"], instance["volumes"]) == ("#cloud-config\n", {volume: "/dev/sdf"})
-    assert instance["hypervisor"] == "nitro"
+    assert (instance["hypervisor"], instance["image"][:4]) == ("nitro", "ami-")
     sources = {row["id"]: (row["volume"], row["copied_from"]) for row in told["snapshots"]}
     assert sources[snapshot] == (volume, "")
     assert sources[copy][1] == snapshot

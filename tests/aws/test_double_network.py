@@ -53,6 +53,17 @@ def test_a_network_with_a_gateway_or_a_group_stays():
         assert code_of(ec2.delete_vpc, VpcId=vpc) == ""
 
 
+def test_a_subnet_that_somebody_makes_is_no_default_and_gives_no_addresses():
+    with double() as endpoint:
+        ec2 = client(endpoint)
+        vpc = ec2.create_vpc(CidrBlock="192.0.2.0/24")["Vpc"]["VpcId"]
+        made = ec2.create_subnet(VpcId=vpc, CidrBlock="192.0.2.0/26", AvailabilityZone="us-east-1a")["Subnet"]
+        [subnet] = ec2.describe_subnets(SubnetIds=[made["SubnetId"]])["Subnets"]
+        assert (subnet["DefaultForAz"], subnet["MapPublicIpOnLaunch"]) == (False, False)
+        default = ec2.describe_subnets(Filters=[{"Name": "default-for-az", "Values": ["true"]}])["Subnets"]
+        assert made["SubnetId"] not in [row["SubnetId"] for row in default]
+
+
 def test_a_default_group_cannot_be_deleted():
     with double() as endpoint:
         ec2 = client(endpoint)

@@ -4,8 +4,9 @@ import json
 
 import boto3
 import pytest
-from test_retire import MARKET, SETTINGS, alive, changed, ours, put_mirror
+from test_retire import MARKET, SETTINGS, TYPE, alive, changed, ours, put_mirror
 
+from tests.rehearsal.market import PROFILE
 from tests.rehearsal.playing import playbook
 
 EVENTS = [{"t": 1, "kind": "start", "epochs": 90}, {"t": 2, "kind": "stop", "reason": "finished"}]
@@ -46,7 +47,9 @@ def test_a_check_ends_at_the_first_thing_that_it_could_only_predict(aws, tmp_pat
     snapshot = {"id": "snap-1", "region": "us-east-1", "size_gib": 150, "tags": {"dataset": "imagenet"}}
     with aws(MARKET | {"instances": [ours()], "snapshots": [snapshot]}):
         before = alive()
-        wanted = {"data_volume_enabled": True, "spot_instance_ssh_cidr": "192.0.2.7/32"}
+        wanted = {
+            "data_volume_enabled": True, "spot_instance_ssh_cidr": "192.0.2.7/32", "instance_profiles": {TYPE: PROFILE},
+        }  # fmt: skip
         code, words = train(tmp_path, "--check", **wanted)
         assert code == 0, words
         assert "would make a volume from snap-1" in words

@@ -161,4 +161,6 @@ def test_only_the_machine_that_was_sealed_is_returned(aws, bake, play, endpoint_
             done = play("image.yml", json.dumps(settings), "--limit=trainer-1")
             assert done.returncode == 0, done.stdout
             assert states(endpoint_of()) == [state]
+            ledger = json.loads((tmp_path / "ledger.json").read_text())["rows"].values()
+            assert [row["id"] for row in ledger if row["kind"] == "instance"] == [instance]
             assert not note.exists()

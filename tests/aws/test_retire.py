@@ -229,15 +229,25 @@ def put_mirror(latest):
     s3.put_object(Bucket=bucket, Key="runs/trainer-1/LATEST", Body=json.dumps(latest).encode())
 
 
-def test_status_of_a_machine_that_does_not_answer_and_of_none(aws, tmp_path):
-    with aws(MARKET | {"instances": [ours()]}):
-        told = play_hosts("status", tmp_path, {"rented": {"trainer_run_name": "trainer-1"}, "none": {}})
+def test_status_is_shown_whatever_cannot_be_known(aws, tmp_path):
+    """A machine that does not answer, none, two of which none is picked, and a ledger that is damaged."""
+    two = {"tags": KIT | {"run": "two"}}
+    hosts = {"rented": {"trainer_run_name": "trainer-1"}, "none": {}, "two": {}, "damaged": {}}
+    (tmp_path / "run/damaged").mkdir(parents=True)
+    (tmp_path / "run/damaged/ledger.json").write_text("{")
+    with aws(MARKET | {"instances": [ours(), ours(**two), ours("us-east-1", **two)]}):
+        told = play_hosts("status", tmp_path, hosts)
         one = first_instance()
     for part in (f"where {one}, {TYPE} spot in us-west-2a, running", "3.0 hours", "host no answer:",
+                 "this controller may not be let in: Check that this controller has the run's keys: Run trainer-1 has",
                  "cost $0.06 so far; the same hours on demand $0.26", "$0.02 an hour now"):  # fmt: skip
         assert part in told["rented"][2]
     assert "where nowhere: it has no instance" in told["none"][2]
-    assert (told["none"][:2], told["rented"][0]) == ((0, 0), 0)
+    assert "where unknown: Check that there is one instance at most: Run two has 2 instances" in told["two"][2]
+    assert "cost $0.12 so far" in told["two"][2]
+    assert "cost unknown: Find what the run has rented, in every region: Failed to make the bill" in told["damaged"][2]
+    assert told["none"][:2] == (0, 0)
+    assert [told[name][0] for name in hosts] == [0, 0, 0, 0]
 
 
 def test_stop_without_a_machine_says_so_and_powering_off_needs_a_second_place(aws, tmp_path):
@@ -298,7 +308,7 @@ def test_status_tells_how_a_run_stands_whatever_becomes_of_its_results(aws, tmp_
     with aws(MARKET | {"instances": [ours()]}):
         code, words = play("status", tmp_path, **own)
         assert code == 0, words
-        for part in ("step 100 of 200", "results not brought here: Bring it here", "cost $0.06 so far"):
+        for part in ("step 100 of 200", "results not all brought here: Bring it here", "cost $0.06 so far"):
             assert part in words
         # The inventory has a second place, the run was begun without. Only a look: the machine is this one.
         more = own | {"checkpoint_mirror_enabled": True, "stop_power_off": True}

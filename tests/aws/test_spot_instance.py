@@ -6,7 +6,7 @@ import threading
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
-from launches import HOME, IMAGE_PARAMETER, REGIONS, T3, ec2, market, offer
+from launches import HOME, IMAGE_PARAMETER, REGIONS, T3, ec2, host_key, market, offer
 from permissions import allowed
 
 from tests.roles.playing import PROJECT
@@ -154,10 +154,25 @@ def test_from_the_offers_to_nothing_left(aws, spot, calls):
     asked = [call for call in calls() if call["action"] == "RunInstances"]
     caps = {call["region"]: call["parameters"].get(MAX_PRICE) for call in asked if MAX_PRICE in call["parameters"]}
     assert caps == {"us-east-1": "9.000000", HOME: "2.250000"}
-    # The first two: test_spot_instance_found.py. The third: moto's first subnet of a zone is public by itself.
-    not_here = {"ec2:CancelSpotInstanceRequests", "ec2:StartInstances", "ec2:ModifySubnetAttribute"}
+    # Those: test_spot_instance_found.py.
+    not_here = {"ec2:CancelSpotInstanceRequests", "ec2:StartInstances"}
     assert spot.used.isdisjoint(not_here)
     assert spot.used | not_here == allowed("launch")
+
+
+def test_a_key_pair_that_the_region_knows_is_neither_made_again_nor_taken_for_another(aws, spot, calls, tmp_path):
+    denied = {"action": "RunInstances", "codes": ["UnauthorizedOperation"], "forever": True}
+    settings = {"spot_instance_offers": [offer()], "spot_instance_profiles": {T3: PROFILE}}
+    with aws(market(faults=[denied])):
+        other = host_key(tmp_path).with_suffix(".pub").read_bytes()
+        ec2().import_key_pair(KeyName="image-trainer-r1", PublicKeyMaterial=other)
+        for _ in range(2):
+            done, _ = spot("main", **settings)
+            assert "UnauthorizedOperation" in words(done)
+            [known] = ec2().describe_key_pairs(IncludePublicKey=True)["KeyPairs"]
+            assert known["PublicKey"].split()[:2] == (tmp_path / "run/r1/ssh/id_ed25519.pub").read_text().split()[:2]
+    changes = [call["action"] for call in calls() if call["action"] in ("ImportKeyPair", "DeleteKeyPair")]
+    assert changes == ["ImportKeyPair", "DeleteKeyPair", "ImportKeyPair"]  # the first is the test's own
 
 
 def there(**more):
@@ -223,6 +238,36 @@ def test_what_ends_a_launch_before_anything_is_made(aws, play, tmp_path):
         own = re.split(rf"(?:fatal|failed): \[trainer-{number}\]", told)[1]
         for message in messages:
             assert message in re.split(r"(?:fatal|failed): \[", own)[0]
+
+
+@pytest.mark.slow  # it waits for the time limit
+def test_after_the_time_limit_no_other_region_is_touched_and_what_was_launched_late_is_kept(aws, play, calls, tmp_path):
+    """Two runs; in the first region no launch is answered in time, and there is room for one of them only."""
+    hosts = {
+        name: {
+            "spot_instance_run": name, "spot_instance_run_directory": str(tmp_path / name),
+            "found_path": str(tmp_path / name / "found.json"),
+        }
+        for name in ("r1", "r2")
+    }  # fmt: skip
+    for name in hosts:
+        (tmp_path / name).mkdir()
+    common = {
+        "checkout": str(PROJECT), "spot_instance_ssh_cidr": "192.0.2.7/32", "spot_instance_timeout_seconds": 35,
+        "spot_instance_offers": [offer("us-east-1a", "us-east-1"), offer()],
+    }  # fmt: skip
+    inventory = tmp_path / "hosts.json"
+    inventory.write_text(json.dumps({"trainers": {"hosts": hosts, "vars": common}}))
+    late = {"action": "RunInstances", "region": "us-east-1"}
+    full = late | {"codes": ["InsufficientInstanceCapacity"]}
+    with aws(market(latency=[late | {"seconds": 37}], faults=[full])):
+        told = words(play(PLAY, "entry=main", inventory=inventory))
+    assert re.search(r"for run r[12] within 35 s: t3.micro spot in us-east-1a: no capacity", told), told
+    [found] = [json.loads(path.read_text()) for path in tmp_path.glob("r?/found.json")]
+    assert found["zone"] == "us-east-1a"
+    assert sum(call["action"] == "RunInstances" for call in calls()) == 2
+    looked = {call["action"] for call in calls() if call["region"] == HOME}
+    assert looked == {"DescribeInstances", "DescribeSpotInstanceRequests"}
 
 
 def test_an_empty_name_ends_nothing(spot):

@@ -2,6 +2,7 @@
 
 import subprocess
 
+import driver_host
 import host as hosts
 import image
 import layers
@@ -18,9 +19,12 @@ def base_image():
 
 
 @pytest.fixture(scope="module")
-def host(base_image):
-    """One fresh host for the tests of a file."""
-    booted = hosts.up([base_image])
+def host(request, tmp_path_factory):
+    """One host for the tests of a file: a fresh one, or what the file's mark says how to boot."""
+    if mark := request.node.get_closest_marker("boots"):
+        booted = mark.kwargs["by"](request.getfixturevalue("runtime_layers"), tmp_path_factory.mktemp("host"))
+    else:
+        booted = hosts.up([request.getfixturevalue("base_image")])
     yield booted
     hosts.down(booted)
 
@@ -30,6 +34,12 @@ def fresh_host(base_image):
     booted = hosts.up([base_image])
     yield booted
     hosts.down(booted)
+
+
+@pytest.fixture(scope="module")
+def k80s(host, tmp_path_factory):
+    """Gives the file's host GPUs, and packages that bring their driver."""
+    driver_host.give_gpus(host, tmp_path_factory.mktemp("packages"))
 
 
 @pytest.fixture

@@ -21,6 +21,7 @@ from network import call, connect, disconnect
 
 NETWORK = "198.51.100"  # TEST-NET-2: leads nowhere outside
 RUNNING = HOSTS / "running"
+LEASES = Path("/var/tmp")  # of all checkouts; it outlives this machine's boots, as RUNNING does
 DISKS = 4  # block devices a host can have attached; they are bound when it boots
 _BY_ID = "/dev/disk/by-id/nvme-Amazon_Elastic_Block_Store_"
 _LOOP_ADD, _LOOP_REMOVE = 0x4C80, 0x4C81
@@ -54,6 +55,11 @@ class Host:
     @property
     def directory(self) -> Path:
         return RUNNING / self.name
+
+    @property
+    def lease(self) -> Path:
+        """A link to no file: it says of which folder of hosts, and of which process, the host is."""
+        return LEASES / self.name
 
     @property
     def root(self) -> Path:
@@ -138,8 +144,7 @@ def up(layers: list[Path], before_boot: Callable[[Host], None] = lambda host: No
 
 
 def _prepare(host: Host, layers: list[Path]) -> None:
-    host.directory.mkdir(parents=True)
-    (host.directory / "owner").write_text(str(os.getpid()))
+    host.directory.mkdir()
     for name in ("upper", "work", "root"):
         (host.directory / name).mkdir()
     lower = ":".join(map(str, layers))
@@ -181,6 +186,7 @@ def down(host: Host, keep_upper: Path | None = None) -> None:
         (host.directory / "upper").rename(keep_upper)
     shutil.rmtree(host.directory, ignore_errors=True)
     disconnect(host)
+    host.lease.unlink(missing_ok=True)  # last: nothing is left, and the number is anybody's
 
 
 def kill(host: Host) -> None:
@@ -193,20 +199,42 @@ def kill(host: Host) -> None:
     wait(lambda: not any(map(_alive, map(int, inside))), 20, f"the processes of {host.name} to end")
 
 
-def sweep() -> None:
-    """Takes down the hosts of test runs that were killed."""
-    for directory in RUNNING.glob("testhost-*"):
-        if not _alive(_number(directory / "owner") or 0):
-            down(Host(int(directory.name.removeprefix("testhost-"))))
+def sweep() -> list[Host]:
+    """Takes down the hosts of this checkout's test runs that were killed. Returns those of runs that live."""
+    for lease in sorted(LEASES.glob("testhost-*")):
+        host = _ours(lease)  # read at its turn: another sweep may have given the number away meanwhile
+        if host and not _alive(_holder(host) or os.getpid()):
+            down(host)
+    return [host for host in map(_ours, LEASES.glob("testhost-*")) if host]
+
+
+def _ours(lease: Path) -> Host | None:
+    """The host, if it is one of this checkout's."""
+    with suppress(OSError, ValueError):  # it ended just now, or is something else
+        if lease.readlink().parent == RUNNING:
+            return Host(int(lease.name.removeprefix("testhost-")))
+    return None
+
+
+def _holder(host: Host) -> int:
+    """The process whose it is; 0 when it ended just now."""
+    with suppress(OSError):
+        return int(host.lease.readlink().name)
+    return 0
 
 
 def _with_own_number() -> Host:
-    """The network namespace is the lease on a number: the kernel gives it to one."""
+    """The lease is there at once with all that it says, and to one only: its holder may die at any moment."""
+    RUNNING.mkdir(parents=True, exist_ok=True)
     for number in range(1, 127):
         host = Host(number)
-        made = subprocess.run(["ip", "netns", "add", host.name], capture_output=True, check=False)
-        if made.returncode == 0:
+        try:
+            host.lease.symlink_to(RUNNING / str(os.getpid()))
+        except FileExistsError:
+            continue
+        if subprocess.run(["ip", "netns", "add", host.name], capture_output=True, check=False).returncode == 0:
             return host
+        host.lease.unlink()  # somebody else's name space
     raise RuntimeError("126 test hosts run already")
 
 

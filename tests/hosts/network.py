@@ -17,7 +17,7 @@ def connect(host) -> None:
 
 
 def disconnect(host) -> None:
-    """The proxy must be gone; the namespace is the host's lease on its number, so it goes last."""
+    """The proxy must be gone."""
     subprocess.run(["ip", "link", "del", cable(host)], capture_output=True, check=False)
     subprocess.run(["ip", "netns", "del", host.name], capture_output=True, check=False)
 

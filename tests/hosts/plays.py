@@ -5,6 +5,7 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from image import KEY
 
 PROJECT = Path(__file__).resolve().parents[2]
 KILLED = 9  # the exit code of a controller that `killed_after` killed
+MOST_CHANGES = 40
 _SSH = "-o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -o LogLevel=ERROR"
 
 
@@ -34,11 +36,12 @@ class Played:
         return [block.partition("]")[0] for block in blocks if re.search(r"^changed: ", block, flags=re.MULTILINE)]
 
 
-def play(host: Host, roles: list[str], variables: dict, *options: str, tasks: str = "[]", **more: str) -> Played:
+def play(host: Host, roles: list[str], variables: dict, *options: str, tasks: str = "[]", limit_seconds: float = 600,
+         **more: str) -> Played:  # fmt: skip
     """The roles with the variables on the host; `tasks` (YAML) come before them; `more`: environment variables."""
     started = start(host, roles, variables, *options, tasks=tasks, **more)
     try:
-        output, _ = started.communicate(timeout=600)
+        output, _ = started.communicate(timeout=limit_seconds)
     finally:
         started.kill()
     return Played(started.returncode, output)
@@ -70,6 +73,21 @@ def killed_after(changes: int) -> dict[str, str]:
     """Environment of a play whose controller dies once that many tasks have changed something."""
     callbacks = Path(__file__).with_name("callbacks")
     return {"ANSIBLE_CALLBACK_PLUGINS": str(callbacks), "KILLED_AFTER_CHANGES": str(changes)}
+
+
+def killed_until_done(configure: Callable[[dict[str, str]], Played]) -> list[str]:
+    """The tasks that changed something, one a play; `configure` plays with the environment that it is given.
+
+    Each play changes one thing more and is killed then, until there is nothing left to change.
+    """
+    changed = []
+    for _ in range(MOST_CHANGES):
+        done = configure(killed_after(1))
+        changed += done.changed
+        if done.code == 0:
+            return changed
+        assert (done.code, len(done.changed)) == (KILLED, 1), done.output
+    raise AssertionError(f"no end after {changed}")
 
 
 def _environment() -> dict[str, str]:

@@ -7,11 +7,12 @@ import host as hosts
 
 
 def left() -> list[str]:
-    """Hosts that still have a folder, and what is still mounted below these."""
+    """Hosts of test runs that live, and what is still mounted below their folders."""
+    hosts_left = [host.name for host in hosts.sweep()]
     mounted = [line.split()[1] for line in Path("/proc/mounts").read_text().splitlines()]
-    return [*map(str, hosts.RUNNING.glob("testhost-*")), *(at for at in mounted if at.startswith(f"{hosts.RUNNING}/"))]
+    return [*hosts_left, *(at for at in mounted if at.startswith(f"{hosts.RUNNING}/"))]
 
 
 if __name__ == "__main__":
-    hosts.sweep()
-    sys.exit(f"still there, of tests that run: {', '.join(left())}" if left() else 0)
+    found = left()
+    sys.exit(f"still there, of tests that run: {', '.join(found)}" if found else 0)

@@ -5,22 +5,15 @@ The tests follow the host through its life, in this order.
 
 import json
 
-import host as hosts
 import pytest
 from alternative_host import CREDENTIALS, ROLES, RUN, TOKEN, ask, boot, give_token, key_line, settings, value
 from host import wait
 from plays import KILLED, PROJECT, killed_after, play
 from train_host import PRICE, VOLUME, events, unit, wait_for_start
 
+pytestmark = pytest.mark.boots(by=boot)
 CHANGES = {"node_exporter_port": 9102, "trainer_checkpoint_interval": 45, "prometheus_retention_days": 8}
 OTHER_TOKEN = "canary-token-90af"
-
-
-@pytest.fixture(scope="module")
-def host(runtime_layers, tmp_path_factory):
-    booted = boot(runtime_layers, tmp_path_factory.mktemp("host"))
-    yield booted
-    hosts.down(booted)
 
 
 @pytest.fixture

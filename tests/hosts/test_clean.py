@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from host import DISKS, Host
+from host import DISKS, Host, down
 from image import HOSTS, KEY
 from plays import PROJECT
 
@@ -20,6 +20,18 @@ booted = host.up([Path(sys.argv[1])])
 booted.attach("vol-0aaaaaaaaaaaaaaa1", Path(sys.argv[2]))
 print(booted.number, flush=True)
 time.sleep(600)
+"""
+
+
+# One that dies when its host has a number, and nothing else.
+EARLY_DEATH = """
+import os, sys
+import host
+def die(new, layers):
+    print(new.number, flush=True)
+    os.kill(os.getpid(), 9)
+host._prepare = die
+host.up([])
 """
 
 
@@ -55,6 +67,7 @@ def there(host, checkout) -> dict[str, bool]:
     return {
         "mount": str(checkout) in Path("/proc/mounts").read_text(),
         "namespace": Path("/run/netns", host.name).exists(),
+        "lease": host.lease.is_symlink(),
         "processes": bool(processes.stdout.split()),
         "disks": any(Path(host.loop(index)).exists() for index in range(DISKS)),
         ".kit": (checkout / ".kit").exists(),
@@ -74,3 +87,23 @@ def test_hosts_of_a_running_test_stay_and_those_of_a_killed_one_go(test_run, che
     assert done.returncode == 0, done.stderr
     assert not any(there(host, checkout).values()), there(host, checkout)
     assert HOSTS.exists()
+
+
+def test_a_host_that_has_but_its_number_goes_and_another_checkouts_stays(checkout):
+    """The other one's test run is dead, too: that is for its own checkout to find out."""
+    other = checkout.with_name("other")
+    shutil.copytree(checkout, other)
+    died = [
+        subprocess.run([sys.executable, "-c", EARLY_DEATH], cwd=where / "tests/hosts", capture_output=True, text=True,
+                       check=False)
+        for where in (checkout, other)
+    ]  # fmt: skip
+    ours, theirs = (Host(int(done.stdout)) for done in died)
+    try:
+        for where, seen in ((checkout, [False, True]), (other, [False, False])):
+            assert clean(where).returncode == 0
+            assert [host.lease.is_symlink() for host in (ours, theirs)] == seen
+            assert [Path("/run/netns", host.name).exists() for host in (ours, theirs)] == seen
+    finally:
+        for host in (ours, theirs):
+            down(host)

@@ -1,11 +1,13 @@
 """Role nvidia_driver with its other options: branch by the GPUs' ids, clocks as they are, no error correction.
 
-The stand-ins are those of test_role_nvidia_driver. The tests follow one host through its life, in this order.
+The tests follow one host through its life, in this order.
 """
 
+import pytest
+from driver_host import NAMES, answers
 from plays import KILLED, killed_after, play
-from test_role_nvidia_driver import NAMES, gpus  # noqa: F401 a fixture
 
+pytestmark = pytest.mark.usefixtures("k80s")
 SETTINGS = {"nvidia_driver_gpus": 16, "nvidia_driver_ecc": "off"}
 INSTALL = "nvidia_driver : Install the driver for the running kernel and hold it"
 LOAD = "nvidia_driver : Load the driver"
@@ -14,28 +16,14 @@ SET = "nvidia_driver : Set clocks and error correction, and count the GPUs that 
 REBOOT = "nvidia_driver : Boot the host again for its error correction"
 WRITE = "nvidia_driver : Write what readies the GPUs at every boot"
 READY = "nvidia_driver : Ready them"
-# A boot is when error correction changes, and udev then loads the driver.
-BOOT = """[Unit]
-After=pci-devices.service
-[Service]
-Type=oneshot
-ExecStart=/bin/sh -c 'cd /var/lib/fake-gpu; cp ecc-pending ecc; [ ! -e built ] || /usr/local/sbin/modprobe nvidia'
-[Install]
-WantedBy=multi-user.target
-"""
 
 
 def configure(host, *options, **environment):
     return play(host, ["nvidia_driver"], SETTINGS, *options, **environment)
 
 
-def answers(host):
-    return host.read("nvidia-smi --query-gpu=all | sort | uniq -c").split(maxsplit=1)
-
-
 def test_a_fresh_host_is_predicted(host):
-    (host.root / "etc/systemd/system/gpu-boot.service").write_text(BOOT)
-    host.run("touch /etc/build-works; systemctl enable gpu-boot")
+    host.run("touch /etc/build-works")
     done = configure(host, "--check")
     assert done.code == 0, done.output
     assert done.counts["changed"] >= 3

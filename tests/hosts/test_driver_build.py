@@ -3,7 +3,7 @@
 import gpu_bus
 import pytest
 from image import debian_sources
-from plays import Played, start
+from plays import Played, play
 
 pytestmark = pytest.mark.slow
 SETTINGS = {"nvidia_driver_gpus": 16, "nvidia_driver_branch": "470"}
@@ -30,12 +30,7 @@ def run_newest_kernel(host, folder, suite: str, pattern: str) -> str:
 
 def configure(host) -> Played:
     host.run("renice -n 15 -p $(pgrep -o -x sshd)")
-    started = start(host, ["nvidia_driver"], SETTINGS)
-    try:
-        output, _ = started.communicate(timeout=LIMIT_SECONDS)
-    finally:
-        started.kill()
-    return Played(started.returncode, output)
+    return play(host, ["nvidia_driver"], SETTINGS, limit_seconds=LIMIT_SECONDS)
 
 
 def test_the_driver_is_built_for_debians_kernel_and_held(host, tmp_path):

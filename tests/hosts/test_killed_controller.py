@@ -1,37 +1,16 @@
 """A controller that is killed after any task that changes something: the plays after it end as one whole play does.
 
-Each play changes one thing more and is killed then, until there is nothing left to change.
+For the driver and MXNet see test_killed_driver and test_killed_runtime.
 """
 
-import host as hosts
 import pytest
 from host import wait
-from plays import KILLED, killed_after, play
+from plays import killed_until_done, play
 from train_host import RUN, boot, configure, events, unit
 
-MOST_CHANGES = 40
 RESTART = "Restart it when it started before its settings were written"
 
-pytestmark = pytest.mark.slow
-
-
-@pytest.fixture(scope="module")
-def host(runtime_layers, tmp_path_factory):
-    booted = boot(runtime_layers, tmp_path_factory.mktemp("host"))
-    yield booted
-    hosts.down(booted)
-
-
-def killed_until_done(configure):
-    """The tasks that changed something, one a play; `configure` plays with the environment that it is given."""
-    changed = []
-    for _ in range(MOST_CHANGES):
-        done = configure(killed_after(1))
-        changed += done.changed
-        if done.code == 0:
-            return changed
-        assert (done.code, len(done.changed)) == (KILLED, 1), done.output
-    raise AssertionError(f"no end after {changed}")
+pytestmark = [pytest.mark.slow, pytest.mark.boots(by=boot)]
 
 
 def test_a_fresh_trainer(host):

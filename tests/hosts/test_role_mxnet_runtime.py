@@ -10,24 +10,19 @@ from threading import Thread
 
 import host as hosts
 import pytest
-import yaml
 from fakes.nvml import HOST_SCRIPT, K80, MISMATCH, FakeNvml
-from plays import PROJECT, play
+from plays import play
+from runtime_host import NAMES
 
+pytestmark = pytest.mark.boots(by=lambda layers, folder: hosts.up(layers))
 H100 = K80 | {"major": 9, "minor": 0, "name": "NVIDIA H100"}
-NAMES = yaml.safe_load((PROJECT / "roles/mxnet_runtime/vars/main.yml").read_text())["__mxnet_runtime_cuda_102_names"]
 PYTHON = """#!/bin/sh
-# MXNet on GPUs that hang when they talk to each other directly
-[ "$MXNET_ENABLE_GPU_P2P" = 0 ] || exec sleep 60
-[ "$(id -un)" = nobody ]
+# MXNet on GPUs that hang when they talk to each other directly, whatever one asks of them
+[ "$MXNET_ENABLE_GPU_P2P" = 0 ] || { trap '' TERM; while :; do sleep 1; done; }
+[ "$(id -u)" != 0 ] && echo proven
 """
-
-
-@pytest.fixture(scope="module")
-def host(runtime_layers):
-    booted = hosts.up(runtime_layers)
-    yield booted
-    hosts.down(booted)
+INSTALL = "mxnet_runtime : Install what is missing"
+MAKE = "mxnet_runtime : Make the environment, unless it is whole and computes"
 
 
 @pytest.fixture
@@ -49,14 +44,32 @@ def configure(host, *options, **settings):
     return play(host, ["mxnet_runtime"], settings, *options)
 
 
+def stand_in(host, name, python):
+    """An environment in /opt whose Python is that script."""
+    (host.root / f"opt/{name}/bin").mkdir(parents=True)
+    (host.root / f"opt/{name}/bin/python").write_text(python)
+    host.run(f"chmod -R a+rx /opt/{name}")
+
+
 def prove(host, **arguments):
     task = [{"name": "Prove", "mxnet_proof": arguments}]
     return play(host, ["mxnet_runtime"], {}, tasks=json.dumps(task))
 
 
-def test_a_second_run_changes_nothing(host):
-    again = configure(host)
-    assert (again.code, again.changed) == (0, []), again.output
+def test_a_fresh_host_is_predicted_and_changed_by_nothing_but_the_real_run(fresh_host):
+    looked_at = "dpkg-query -W; ls -A /opt /etc/ld.so.conf.d"
+    before = fresh_host.read(looked_at)
+    done = configure(fresh_host, "--check")
+    assert (done.code, done.changed) == (0, [INSTALL, MAKE]), done.output
+    assert fresh_host.read(looked_at) == before
+
+
+def test_a_second_run_changes_nothing_before_and_after_a_reboot(host):
+    for again in (configure(host), configure(host, "--check")):
+        assert (again.code, again.changed) == (0, []), again.output
+    host.reboot()
+    for again in (configure(host), configure(host, "--check")):
+        assert (again.code, again.changed) == (0, []), again.output
 
 
 @pytest.mark.parametrize("devices, settings, words", [
@@ -151,10 +164,22 @@ def test_an_ordinary_user_computes_on_every_device_and_adds_up_over_all(host):
     assert "Failed to compute with MXNet on gpu(0)" in wrong.output
 
 
+def test_a_device_that_a_service_is_kept_from_is_kept_from_the_proof(host):
+    """The disk stands for a GPU: all that is asked of it is to be opened."""
+    disk = host.loop(0)
+    stand_in(host, "seeing", f"#!/bin/sh\n: <{disk} && echo proven\n")
+    host.run(f"chmod a+r {disk}")
+    seen = {"path": "/opt/seeing", "devices": ["gpu(0)"], "identity": ["a"]}
+    assert "Prove" in prove(host, **seen).changed
+    # In a container DevicePolicy=closed keeps nothing away.
+    hidden = prove(host, **seen, sandbox="# of a unit\nPrivateDevices=true\nDeviceAllow=char-nvidia rw\n")
+    assert hidden.code != 0
+    said = " ".join(hidden.output.split())
+    assert "Failed to compute with MXNet on gpu(0)" in said and f"cannot open {disk}: No such file" in said, said
+
+
 def test_gpus_that_hang_when_they_talk_directly_go_through_memory(host):
-    (host.root / "opt/hanging/bin").mkdir(parents=True)
-    (host.root / "opt/hanging/bin/python").write_text(PYTHON)
-    host.run("chmod -R a+rx /opt/hanging")
+    stand_in(host, "hanging", PYTHON)
     done = prove(host, path="/opt/hanging", devices=["gpu(0)", "gpu(1)"], identity=["a", "b"], limit_seconds=2)
     assert done.code == 0, done.output
     assert "go through the host's memory now" in done.output

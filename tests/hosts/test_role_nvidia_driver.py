@@ -1,64 +1,23 @@
-"""Role nvidia_driver on a real host whose GPUs, driver packages and nvidia-smi are small stand-ins.
+"""Role nvidia_driver on a real host whose GPUs and their driver are small stand-ins.
 
-apt, dpkg, systemd and the reboot are real. The tests follow one host through its life, in this order.
+The tests follow one host through its life, in this order.
 """
 
 import json
 import os
-from pathlib import Path
 
-import gpu_bus
 import pytest
+from driver_host import DKMS, NAMES, UNIT, VERSION, let_boots_bring_the_newest_kernel, run_older_kernel
 from host import wait
 from packages import publish
 from plays import play
 
-GPUS = Path(__file__).parent / "gpus"
-VERSION = "470.256.02"
-LOG = "/var/lib/dkms/nvidia-tesla-470/470.256.02/build/make.log"
-DKMS = f"""
-[ -e /etc/build-works ] && {{ echo {VERSION} > /var/lib/fake-gpu/built; exit 0; }}
-mkdir -p $(dirname {LOG})
-echo "nv-pci.c:77:5: error: implicit declaration of function 'screen_info'" > {LOG}
-exit 10
-"""
-UNIT = "[Service]\nExecStart=/usr/bin/sleep infinity\n[Install]\nWantedBy=multi-user.target\n"
-MODPROBE = """#!/bin/sh
-[ "$*" = "-c 0 -u" ] && touch /dev/nvidia-uvm
-"""
-NAMES = [
-    "nvidia-tesla-470-kernel-dkms", "nvidia-tesla-470-smi", "libnvidia-tesla-470-cuda1",
-    "libnvidia-tesla-470-ptxjitcompiler1", "libnvidia-tesla-470-cfg1", "nvidia-persistenced",
-]
+pytestmark = pytest.mark.usefixtures("k80s")
 SETTINGS = {"nvidia_driver_gpus": 16, "nvidia_driver_branch": "470", "nvidia_driver_clocks_mhz": "2505,875"}
 
 
 def configure(host, *options, **settings):
     return play(host, ["nvidia_driver"], SETTINGS | settings, *options)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def gpus(host, tmp_path_factory):
-    """16 K80s on the bus, and packages that bring their driver."""
-    contents = {name: {} for name in [*NAMES, f"linux-headers-{os.uname().release}"]}
-    contents["nvidia-tesla-470-kernel-dkms"]["postinst"] = DKMS
-    contents["nvidia-tesla-470-smi"]["files"] = {
-        "usr/bin/nvidia-smi": (GPUS / "nvidia-smi").read_text(), "usr/bin/nvidia-modprobe": MODPROBE,
-    }
-    contents["nvidia-persistenced"]["files"] = {"lib/systemd/system/nvidia-persistenced.service": UNIT}
-    publish(host, tmp_path_factory.mktemp("packages"), contents)
-    programs = {
-        "sbin/modinfo": "cat /var/lib/fake-gpu/built",
-        "sbin/modprobe": "mkdir -p /sys/module/nvidia && cp /var/lib/fake-gpu/built /sys/module/nvidia/version",
-    }
-    for path, script in programs.items():
-        (host.root / "usr/local" / path).write_text(f"#!/bin/sh\n{script}\n")
-        (host.root / "usr/local" / path).chmod(0o755)
-    state = {"count": "16", "clocks": "2505, 562", "ecc": "Enabled", "ecc-pending": "Enabled"}
-    (host.root / "var/lib/fake-gpu").mkdir()
-    for name, text in state.items():
-        (host.root / "var/lib/fake-gpu" / name).write_text(f"{text}\n")
-    gpu_bus.fill(host)
 
 
 @pytest.mark.parametrize("settings, words", [
@@ -74,14 +33,11 @@ def test_what_cannot_work_is_refused_before_anything_is_installed(host, settings
 
 def test_the_newest_kernel_is_booted_first_and_a_failed_build_tells_the_compilers_reason(host, tmp_path):
     newest = os.uname().release
-    gpu_bus.run_kernel(host, tmp_path, "6.1.0-1-amd64")
-    host.run(f"touch /boot/vmlinuz-{newest}; ln -s boot/vmlinuz-{newest} /vmlinuz")
+    run_older_kernel(host, tmp_path)
     done = configure(host)
     assert done.code != 0
     assert f"the boot loader takes 6.1.0-1-amd64, and /vmlinuz names {newest}" in " ".join(done.output.split())
-    boot_loader = host.root / "etc/systemd/system/pci-devices.service.d/boot.conf"
-    boot_loader.parent.mkdir()
-    boot_loader.write_text("[Service]\nExecStartPre=rm -f /etc/ld.so.preload\n")
+    let_boots_bring_the_newest_kernel(host)
     done = configure(host)
     assert done.code != 0
     assert done.changed[0] == "nvidia_driver : Boot the kernel that the next boot would bring"
@@ -140,7 +96,6 @@ def test_no_reboot_under_a_training_and_one_when_it_is_over(host):
 
 
 def test_a_boot_gives_cuda_its_devices_and_the_gpus_their_clocks(host):
-    host.run("echo 2505, 562 >/var/lib/fake-gpu/clocks")
     host.reboot()
     wait(lambda: host.read("cat /var/lib/fake-gpu/clocks") == "2505, 875", 60, "the clocks to be set")
     assert host.run("test -e /dev/nvidia-uvm", check=False).returncode == 0

@@ -1,9 +1,11 @@
 """Roles node_exporter and prometheus on one real host: private addresses, nothing wrong lands, no restart is lost."""
 
+import pytest
 from host import wait
 from plays import play
 
 RULES = "groups: [{name: trainer, rules: [{record: 'up:max', expr: 'max(up)'}]}]\n"
+NODE = {"job": "node", "targets": []}
 
 
 def configure(host, *options, **settings):
@@ -39,13 +41,30 @@ def test_numbers_flow_on_private_addresses_only(host, tmp_path):
     assert (again.code, again.changed) == (0, []), again.output
 
 
-def test_rules_that_are_wrong_do_not_land(host, tmp_path):
-    (tmp_path / "trainer.yml").write_text(RULES.replace("max(up)", "max("))
-    before = host.read("cat /etc/prometheus/rules/trainer.yml")
-    done = configure(host, prometheus_rule_files=[str(tmp_path / "trainer.yml")])
+def state(host):
+    """Its files, and the process that runs with them."""
+    files = "/etc/default/prometheus /etc/prometheus/prometheus.yml /etc/prometheus/rules/*"
+    return host.read(f"sha256sum {files}; systemctl show -P MainPID prometheus; systemctl is-active prometheus")
+
+
+@pytest.mark.parametrize("rules, settings, words", [
+    (RULES.replace("max(up)", "max("), {}, "unclosed left parenthesis"),
+    (RULES, {"prometheus_jobs": [NODE, NODE]}, 'found multiple scrape configs with job name "node"'),
+    (RULES, {"prometheus_jobs": [NODE | {"targets": ["http://10.0.0.9:9100"]}]}, "is not a valid hostname"),
+    (RULES, {"prometheus_jobs": [NODE | {"token_file": "/etc/prometheus/token"}]},
+     'checking authorization credentials or bearer token file "/etc/prometheus/token"'),
+    (RULES, {"prometheus_port": 99090}, "prometheus_port must be 1 to 65535"),
+    (RULES, {"prometheus_address": "10.0.0.9"}, "prometheus_address must be an address of this host, got 10.0.0.9"),
+], ids=["rules", "jobs", "target", "token", "port", "address"])
+def test_what_is_wrong_is_told_and_does_not_land(host, tmp_path, rules, settings, words):
+    """What promtool finds in its words; options, of which it knows nothing, by the role."""
+    (tmp_path / "trainer.yml").write_text(rules)
+    before = state(host)
+    done = configure(host, prometheus_rule_files=[str(tmp_path / "trainer.yml")], **settings)
     assert done.code != 0
-    assert host.read("cat /etc/prometheus/rules/trainer.yml") == before
-    assert host.read("systemctl is-active prometheus") == "active"
+    assert words in " ".join(done.output.replace("\\", "").split()), done.output
+    assert state(host) == before
+    assert before.endswith("active")
 
 
 def test_a_restart_that_a_dead_play_owed_is_made_up_for_and_a_reboot_changes_nothing(host):

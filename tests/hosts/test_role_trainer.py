@@ -7,20 +7,13 @@ import json
 import os
 import signal
 
-import host as hosts
 import pytest
 from host import wait
 from plays import start
 from train_host import PRICE, ROLES, RUN, SETTINGS, SHORT, VOLUME, boot, configure, events, unit, wait_for_start
 
+pytestmark = pytest.mark.boots(by=boot)
 START = "trainer : Train, and wait until steps flow"
-
-
-@pytest.fixture(scope="module")
-def host(runtime_layers, tmp_path_factory):
-    booted = boot(runtime_layers, tmp_path_factory.mktemp("host"))
-    yield booted
-    hosts.down(booted)
 
 
 def page(host, port):

@@ -10,7 +10,10 @@ USER = "admin"
 
 
 def first_boot(root: Path, user_data: str, login_key: str) -> None:
-    """Keys, files and units as the user data says, and a user who may do everything, with the key of the launch."""
+    """Keys, files and units as the user data says, and a user who may do everything, with the key of the launch.
+
+    The user may be there: an image that was made from a host has it.
+    """
     _make_user(root, login_key)
     if user_data:
         config = _cloud_config(user_data)
@@ -20,12 +23,13 @@ def first_boot(root: Path, user_data: str, login_key: str) -> None:
 
 
 def _make_user(root: Path, login_key: str) -> None:
-    call("chroot", str(root), "useradd", "--create-home", "--shell", "/bin/bash", USER)
+    if not (root / f"home/{USER}").exists():
+        call("chroot", str(root), "useradd", "--create-home", "--shell", "/bin/bash", USER)
     sudoers = root / "etc/sudoers.d/90-cloud-init-users"
     sudoers.write_text(f"{USER} ALL=(ALL) NOPASSWD:ALL\n")
     sudoers.chmod(0o440)
     keys = root / f"home/{USER}/.ssh/authorized_keys"
-    keys.parent.mkdir(mode=0o700)
+    keys.parent.mkdir(mode=0o700, exist_ok=True)
     keys.write_text(f"{login_key}\n")
     call("chroot", str(root), "chown", "-R", f"{USER}:{USER}", f"/home/{USER}/.ssh")
 

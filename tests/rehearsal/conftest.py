@@ -28,8 +28,20 @@ def folder(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def endpoint(layers):
-    with running(Scenario.model_validate(market.scenario())) as url:
+def scenario():
+    """A test file may have another one."""
+    return market.scenario()
+
+
+@pytest.fixture(scope="module")
+def boots(layers):
+    """What a machine boots; a test file may have something else."""
+    return layers.with_mxnet()
+
+
+@pytest.fixture(scope="module")
+def endpoint(layers, scenario):
+    with running(Scenario.model_validate(scenario)) as url:
         yield url
 
 
@@ -40,9 +52,9 @@ def before(endpoint):
 
 
 @pytest.fixture(scope="module")
-def fleet(layers, endpoint, before, tmp_path_factory):
+def fleet(boots, endpoint, before, tmp_path_factory):
     given = {market.SNAPSHOT: market.data_set(tmp_path_factory.mktemp("data"))}
-    with machines(endpoint, layers.with_mxnet(), tmp_path_factory.mktemp("disks"), given) as fleet:
+    with machines(endpoint, boots, tmp_path_factory.mktemp("disks"), given) as fleet:
         yield fleet
 
 

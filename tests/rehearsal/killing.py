@@ -32,17 +32,22 @@ _OF_THE_ACCOUNT = {
 }
 
 
+def held(service: str = "*") -> list[dict[str, Any]]:
+    """Faults: the answer to a call that changes something never comes."""
+    return [{"action": action.replace("*", service, 1), "codes": ["held"], "forever": True} for action in CHANGES]
+
+
 def ends_by_itself(endpoint: str, folder: Path, name: str, *options: str, **more: Any) -> bool:
     """Plays once. False: an answer was held back, and no process of the controller got to do anything after that."""
     command = playing.command(name, settings(**more), folder, *options)
-    log, held = folder / "controller.log", _held()
+    log, before = folder / "controller.log", _held()
     with log.open("w") as file:
         controller = psutil.Popen(
             command, cwd=folder, env=playing.environment(**playing.credentials(endpoint)), stdin=subprocess.DEVNULL,
             stdout=file, stderr=subprocess.STDOUT,
         )  # fmt: skip
     while controller.poll() is None:
-        if _held() > held:
+        if _held() > before:
             _kill(controller)
             return False
         time.sleep(0.05)

@@ -7,6 +7,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import host as hosts
+from image import KEY
 
 from tests.rehearsal.cloud_init import first_boot
 from tests.rehearsal.disks import Disks
@@ -23,7 +24,7 @@ class Machine:
     """Boots at once. Raises RuntimeError or TimeoutError when it cannot. While `cut_off` is set it reaches no AWS."""
 
     def __init__(self, instance: dict[str, Any], layers: list[Path], endpoint: str):
-        self.id, self.zone = instance["id"], instance["zone"]
+        self.id, self.zone, self.layers = instance["id"], instance["zone"], layers
         self._xen = instance["hypervisor"] == "xen"
         self._attached: dict[str, str] = {}
         self.cut_off = threading.Event()
@@ -35,6 +36,7 @@ class Machine:
     def _prepare(
         self, host: hosts.Host, instance: dict[str, Any], endpoint: str, services: contextlib.ExitStack
     ) -> None:
+        _take_back_what_tests_add(host)
         first_boot(host.root, instance["user_data"], instance["login_key"])
         _tell_where(host)
         _leave_room(host)
@@ -63,6 +65,13 @@ class Machine:
         self._services.close()
 
 
+def _take_back_what_tests_add(host: hosts.Host) -> None:
+    """An image that was made from a host has that one's disks, and has lost the tests' own way in."""
+    for rule in (host.root / "etc/udev/rules.d").glob("61-disk*.rules"):
+        rule.unlink()
+    (host.root / "root/.ssh/authorized_keys").write_bytes(KEY.with_suffix(".pub").read_bytes())
+
+
 def _tell_where(host: hosts.Host) -> None:
     """AWS's services have addresses that every machine knows; the double's are told to all units and logins here."""
     etc = host.root / "etc"
@@ -74,14 +83,16 @@ def _tell_where(host: hosts.Host) -> None:
     (etc / "systemd/system.conf.d/double.conf").write_text(f"[Manager]\nDefaultEnvironment={' '.join(where)}\n")
     with (etc / "environment").open("a") as file:
         file.write("".join(f"{line}\n" for line in where))
-    (etc / "sudoers.d/double").write_text(f'Defaults env_keep += "{" ".join(one.split("=")[0] for one in where)}"\n')
+    # The proxy of the hosts, too: a machine of AWS needs none to install something.
+    kept = [*(one.split("=")[0] for one in where), "http_proxy", "https_proxy", "no_proxy"]
+    (etc / "sudoers.d/double").write_text(f'Defaults env_keep += "{" ".join(kept)}"\n')
     (etc / "sudoers.d/double").chmod(0o440)
 
 
 def _leave_room(host: hosts.Host) -> None:
     """The plays share this machine's cores with the training."""
     folder = host.root / "etc/systemd/system/trainer.service.d"
-    folder.mkdir()
+    folder.mkdir(exist_ok=True)
     (folder / "nice.conf").write_text("[Service]\nNice=19\n")
 
 

@@ -18,6 +18,7 @@ from typing import Any
 import tomli_w
 
 from tests.rehearsal.disks import Disks
+from tests.rehearsal.images import Images
 from tests.rehearsal.machine import Machine
 from tests.rehearsal.metadata import give_notice
 
@@ -28,8 +29,8 @@ POLL_SECONDS = 0.1
 class Machines:
     """Follows the double at `endpoint`. `failure` is what ended the following, None while all is well."""
 
-    def __init__(self, endpoint: str, layers: list[Path], disks: Disks):
-        self._endpoint, self._layers, self._disks = endpoint, layers, disks
+    def __init__(self, endpoint: str, images: Images, disks: Disks):
+        self._endpoint, self.images, self._disks = endpoint, images, disks
         self._killed: set[str] = set()
         self.over = threading.Event()
         self.failure: Exception | None = None
@@ -50,6 +51,7 @@ class Machines:
         """Makes the hosts and disks as the double says, once."""
         state = self.ask("machines")
         self._disks.follow(state["snapshots"], state["volumes"])
+        self.images.follow(state["images"], self.by_id)
         alive = {row["id"]: row for row in state["instances"] if row["state"] in ALIVE}
         for gone in self.by_id.keys() - alive.keys():
             self.by_id.pop(gone).end(at_once=gone in self._killed)
@@ -59,7 +61,7 @@ class Machines:
     def _settle_one(self, row: dict[str, Any]) -> None:
         machine = self.by_id.get(row["id"])
         if machine is None:
-            machine = self.by_id[row["id"]] = Machine(row, self._layers, self._endpoint)
+            machine = self.by_id[row["id"]] = Machine(row, self.images.layers(row["image"]), self._endpoint)
             self.ask("booted", instance=row["id"], address=machine.host.address)
         if machine.runs:
             machine.attach(row["volumes"], self._disks)
@@ -93,9 +95,12 @@ class Machines:
 
 @contextlib.contextmanager
 def machines(endpoint: str, layers: list[Path], folder: Path, given: dict[str, Path]) -> Iterator[Machines]:
-    """Machines that follow the double as long as the block lasts; `given` are images of the scenario's snapshots."""
+    """Machines that follow the double as long as the block lasts; `given` are images of the scenario's snapshots.
+
+    They boot `layers`, but those of an image that was made from one of them: what that one had.
+    """
     folder.mkdir(parents=True, exist_ok=True)
-    fleet = Machines(endpoint, layers, Disks(folder, given))
+    fleet = Machines(endpoint, Images(folder, layers), Disks(folder, given))
     thread = threading.Thread(target=fleet.follow, daemon=True)
     thread.start()
     try:

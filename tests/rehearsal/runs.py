@@ -1,6 +1,7 @@
 """A run on the rehearsal's machines as its events and its second place tell of it."""
 
 import json
+import re
 import time
 from collections.abc import Callable
 from typing import Any
@@ -40,6 +41,12 @@ def mirrored_step(endpoint: str) -> int:
 def changed(printed: str) -> int:
     """What the end of a play counts."""
     return int(printed.rpartition("changed=")[2].split()[0])
+
+
+def changed_tasks(printed: str) -> list[str]:
+    """The names of the tasks of a play that changed something, in their order."""
+    blocks = re.split(r"^TASK \[(.*)\] \*+$", printed, flags=re.MULTILINE)
+    return [name for name, told in zip(blocks[1::2], blocks[2::2], strict=True) if "\nchanged: [" in told]
 
 
 def wait(condition: Callable[[], Any], limit_seconds: float = 300) -> Any:

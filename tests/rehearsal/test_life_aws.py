@@ -65,6 +65,39 @@ def test_stop_saves_and_the_next_run_goes_on(play, fleet, endpoint):
     assert changed(printed) == 0, printed
 
 
+def lost(folder, after):
+    """Settings with which the host is not reached any more after so many calls of ssh; each leaves a letter."""
+    calls, program = folder / "calls", folder / "ssh-that-is-lost"
+    calls.write_text("")
+    program.write_text(
+        f"""#!/bin/sh
+printf x >>{calls}
+[ "$(wc -c <{calls})" -le {after} ] && exec ssh "$@"
+echo "ssh: connect to host: No route to host" >&2
+exit 255
+"""
+    )
+    program.chmod(0o755)
+    return {"ansible_ssh_executable": str(program), "status_timeout_seconds": 3, "retire_timeout_seconds": 3}
+
+
+def test_a_host_that_is_lost_in_the_middle_is_told_of_and_loses_nothing(play, fleet, folder, endpoint):
+    machine, there = only(fleet), things(endpoint)
+    play("status.yml", **lost(folder, after=1000))
+    whole = len((folder / "calls").read_text())
+    # The last call but one may close an older connection, or not be made.
+    for after in (1, whole // 2, whole - 2):
+        screen = " ".join(play("status.yml", **lost(folder, after)).partition("TASK [Show the run]")[2].split())
+        assert f"where {machine.id}" in screen and "No route to host" in screen, screen
+        assert "cost $" in screen
+    for after in (1, whole // 2, whole - 2):  # it asks more than status does
+        printed = play(*RETIRE, succeeds=False, **lost(folder, after))
+        assert "No route to host" in printed
+        assert things(endpoint) == there
+    assert only(fleet) is machine
+    play("train.yml", **TRAIN)
+
+
 def test_retiring_a_host_that_cannot_reach_the_second_place_is_refused_and_loses_nothing(play, fleet, endpoint):
     machine = only(fleet)
     machine.cut_off.set()
@@ -84,15 +117,23 @@ def test_rebuild_replaces_the_host_and_keeps_every_step(play, fleet, folder, end
     machine = only(fleet)
     saved = events(machine, "checkpoint")[-1]["step"]
     assert mirrored_step(endpoint) < saved
-    epochs = math.ceil(events(machine, "step")[-1]["epoch"]) + 2
-    wishes = {"run_zone": "us-west-2b", "trainer_epochs": epochs, "trainer_wait": "true"}
-    play("rebuild.yml", *(word for name, value in wishes.items() for word in ("-e", f"{name}={value}")), **TRAIN)
-    assert machine.id not in fleet.by_id
+    wish = ("-e", "run_zone=us-west-2b")
+    play("rebuild.yml", *wish, **TRAIN)
+    rebuilt = only(fleet)
+    assert (rebuilt.zone, rebuilt.id != machine.id) == ("us-west-2b", True)
+    assert events(rebuilt, "start")[-1]["resumed_step"] == saved
+    printed = play("rebuild.yml", *wish, **TRAIN)
+    assert changed(printed) == 0, printed
+    assert only(fleet) is rebuilt
+
+
+def test_a_run_that_finishes_ends_its_machine(play, fleet, folder):
+    play("stop.yml")
+    epochs = math.ceil(events(only(fleet), "step")[-1]["epoch"]) + 2
+    play("train.yml", "-e", f"trainer_epochs={epochs}", "-e", "trainer_wait=true", **TRAIN)
     wait(lambda: not fleet.by_id)  # finished, so it powers itself off
     play(*RETIRE)
     told = [json.loads(line) for line in (folder / "run/trainer-1/events.jsonl").read_text().splitlines()]
-    starts = [event for event in told if event["kind"] == "start"]
-    assert starts[-1]["resumed_step"] == saved
     assert [event["reason"] for event in told if event["kind"] == "stop"][-1] == "finished"
 
 

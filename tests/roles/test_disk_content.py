@@ -1,7 +1,5 @@
-"""What is found out about a disk, and how its blocks are read once: without a disk."""
+"""What is found out about a disk, without a disk."""
 
-import importlib.util
-import json
 import struct
 import subprocess
 import sys
@@ -13,7 +11,6 @@ sys.path.insert(0, str(ROLES / "data_volume" / "module_utils"))
 from disk_content import filesystem_bytes, names, obstacle, parse_export, sample_offsets, warm_up_words  # noqa: E402
 
 VOLUME = "vol-0123456789abcdef0"
-PROGRAM = ROLES / "data_volume" / "files" / "warm_up.py"
 BY_ID = "/dev/disk/by-id/nvme-Amazon_Elastic_Block_Store_vol0123456789abcdef0"
 
 
@@ -57,35 +54,6 @@ def test_both_ends_of_a_blank_disk_are_looked_at():
     offsets = sample_offsets(1000 << 20, 1 << 20)
     assert (offsets[0], offsets[-1], len(offsets)) == (0, 999 << 20, 65)
     assert sample_offsets(1 << 20, 1 << 20) == [0]
-
-
-def warm_up(tmp_path, volume=VOLUME):
-    progress = tmp_path / "progress.json"
-    done = subprocess.run(
-        [sys.executable, str(PROGRAM), str(tmp_path / "disk"), volume, str(progress)], capture_output=True, text=True,
-        check=True,
-    )
-    return json.loads(progress.read_text()), done.stdout
-
-
-def test_every_block_is_read_once_for_each_volume(tmp_path):
-    (tmp_path / "disk").write_bytes(b"x" * (5 << 20) + b"y")
-    found, said = warm_up(tmp_path)
-    assert (found["bytes_read"], found["finished"]) == ((5 << 20) + 1, True)
-    assert "MB/s" in said
-    assert warm_up(tmp_path)[1] == f"{VOLUME} is warm\n"
-    assert "MB/s" in warm_up(tmp_path, "vol-0fffffff")[1]  # a volume made from a snapshot of the first one
-
-
-def test_it_continues_where_it_was(tmp_path):
-    (tmp_path / "disk").write_bytes(b"x" * (5 << 20))
-    before = {"volume_id": VOLUME, "bytes_read": 3 << 20, "bytes_total": 5 << 20, "finished": False}
-    (tmp_path / "progress.json").write_text(json.dumps(before))
-    spec = importlib.util.spec_from_file_location("warm_up", PROGRAM)
-    program = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(program)
-    assert program.load(str(tmp_path / "progress.json"), VOLUME) == before
-    assert warm_up(tmp_path)[0]["finished"]
 
 
 @pytest.mark.parametrize("change, words", [

@@ -23,6 +23,8 @@ rm -rf -- "$@"
 if [ -d /var/lib/cloud ]; then find /var/lib/cloud -type f -exec shred -u {} +; fi
 if command -v cloud-init >/dev/null; then cloud-init clean --logs --seed; fi
 : >/etc/machine-id
+# What journald hears from here on stays in /run: this login's end, for one, would be a new file.
+journalctl --relinquish-var
 rm -rf /var/lib/systemd/random-seed /var/lib/dbus/machine-id /var/lib/dhcp/* /var/log/journal/*
 find /var/log -type f -delete
 # Ansible's own module lies there while this runs, and goes with it.

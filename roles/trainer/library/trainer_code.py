@@ -2,6 +2,7 @@
 """The trainer's package on the target: unpacked from one archive, replaced as a whole."""
 
 import base64
+import gzip
 import hashlib
 import io
 import os
@@ -17,7 +18,7 @@ short_description: Put a Python package on the target
 description: The package is replaced as a whole when its archive differs; what was built into the old one goes with it.
 options:
   path: {type: path, required: true, description: The folder that holds the package.}
-  archive: {type: str, required: true, description: The package as a tar file in base64.}
+  archive: {type: str, required: true, description: The package as a compressed tar file in base64.}
   controller_id: {type: str, required: true, description: Machine id of the controller, which is no trainer.}
 author: The authors of this project
 """
@@ -33,7 +34,8 @@ def main():
     )
     refuse_controller(module, "install the trainer as a service")
     path = module.params["path"]
-    archive = base64.b64decode(module.params["archive"])
+    # Compressed, the same files may be other bytes: that is up to the controller.
+    archive = gzip.decompress(base64.b64decode(module.params["archive"]))
     digest = hashlib.sha256(archive).hexdigest()
     changed = read(os.path.join(path, "digest")) != digest
     if changed and not module.check_mode:

@@ -1,6 +1,7 @@
-"""A Python package of the controller as one tar file in base64; the same bytes for the same files."""
+"""A Python package of the controller as one compressed tar file in base64; the same files are the same tar file."""
 
 import base64
+import gzip
 import io
 import tarfile
 from pathlib import Path
@@ -21,7 +22,7 @@ def package_archive(folder):
                 entry.size, entry.mode = path.stat().st_size, 0o644
                 with open(path, "rb") as file:
                     archive.addfile(entry, file)
-    return base64.b64encode(packed.getvalue()).decode()
+    return base64.b64encode(gzip.compress(packed.getvalue())).decode()
 
 
 class LookupModule(LookupBase):

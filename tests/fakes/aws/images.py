@@ -30,6 +30,7 @@ def patch_images() -> None:
         ]
     )
     Ami.data_disks = {}
+    Ami.copied_from = ""
 
 
 def make_image(region: str, image_id: str, name: str, **options: Any) -> Ami:
@@ -58,7 +59,7 @@ def create_image(call: EC2Response) -> dict[str, Any]:
         architecture=instance.architecture,
         size_gib=root or 8,
     )
-    image.data_disks = disks
+    image.data_disks, image.instance_id = disks, instance.id
     _start(call, image, world().timing(call.region).image)
     return {"ImageId": image.id}
 
@@ -76,6 +77,7 @@ def copy_image(call: EC2Response) -> dict[str, Any]:
         architecture=source.architecture,
         size_gib=source.size_gib,
     )
+    image.copied_from = source.id
     if call._get_param("CopyImageTags", False):
         image.add_tags({tag["key"]: tag["value"] for tag in source.get_tags()})
     _start(call, image, world().timing(call.region).copying, call._get_param("SourceRegion"))

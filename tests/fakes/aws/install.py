@@ -63,6 +63,7 @@ ANSWERS = [
     snapshots.enable_fast_snapshot_restores,
     snapshots.disable_fast_snapshot_restores,
     snapshots.describe_fast_snapshot_restores,
+    network.create_subnet,
     network.delete_subnet,
     network.delete_security_group,
     network.detach_internet_gateway,

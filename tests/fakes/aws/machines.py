@@ -11,12 +11,14 @@ from .world import world
 
 
 def machines(_: str) -> dict[str, list[dict[str, Any]]]:
-    """Every instance with its user data, login key, role and volumes; every volume and snapshot with its source."""
+    """Every instance with its image, user data, login key, role and volumes; volumes, snapshots and images with their
+    sources."""
     regions = [instances.backend(region) for region in world().scenario.region_names()]
     return {
         "instances": [_instance_row(one) for ec2 in regions for one in ec2.all_instances()],
         "volumes": [_volume_row(one) for ec2 in regions for one in ec2.volumes.values()],
         "snapshots": [_snapshot_row(one) for ec2 in regions for one in ec2.snapshots.values()],
+        "images": [_image_row(one) for ec2 in regions for one in ec2.amis.values() if _is_made(one)],
     }
 
 
@@ -30,6 +32,7 @@ def _instance_row(instance: Any) -> dict[str, Any]:
         "state": instance.state,
         "region": instance.region_name,
         "zone": instance.availability_zone,
+        "image": instance.image_id,
         "instance_type": instance.instance_type,
         "hypervisor": instance_types.INSTANCE_TYPES[instance.instance_type]["Hypervisor"],
         "user_data": instance.user_data.decode() if instance.user_data else "",
@@ -56,6 +59,15 @@ def _volume_row(volume: Any) -> dict[str, Any]:
 
 def _snapshot_row(snapshot: Any) -> dict[str, Any]:
     return {"id": snapshot.id, "volume": snapshot.volume.id, "copied_from": getattr(snapshot, "copied_from", "")}
+
+
+def _is_made(image: Any) -> bool:
+    """Unlike those that were there from the start."""
+    return bool(image.instance_id or image.copied_from)
+
+
+def _image_row(image: Any) -> dict[str, Any]:
+    return {"id": image.id, "instance": image.instance_id, "copied_from": image.copied_from}
 
 
 def booted(body: str) -> dict[str, str]:

@@ -18,6 +18,14 @@ def _cards(call: EC2Response) -> list[Any]:
     return list(call.ec2_backend.get_all_network_interfaces())
 
 
+def create_subnet(call: EC2Response) -> Any:
+    """To moto the first subnet of a zone is the default one, and gives public addresses."""
+    made = Subnets.create_subnet(call)
+    subnet = made.result["Subnet"]
+    subnet.default_for_az, subnet.map_public_ip_on_launch = False, False
+    return made
+
+
 def delete_subnet(call: EC2Response) -> Any:
     subnet = call._get_param("SubnetId")
     if any(card.subnet.id == subnet for card in _cards(call)):
