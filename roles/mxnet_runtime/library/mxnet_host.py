@@ -1,9 +1,7 @@
 #!/usr/bin/python
 """Finds the Python that MXNet can run on, the system packages that it lacks, the GPUs' wheel. Changes nothing."""
 
-import glob
 import os
-import time
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.gpus import NvmlError, gpus_here
@@ -16,13 +14,11 @@ module: mxnet_host
 short_description: Find the Python for MXNet and the system packages that are missing
 description:
   - Returns C(python) (a path), C(missing_packages) (names of Debian packages), C(is_root), C(gpus) and C(wheel).
-  - And C(lists_are_fresh), whether apt's package lists were read a moment ago, as by another role.
   - GPUs that none of MXNet's wheels has code for are an error, as is a driver that does not answer.
 options:
   use_gpus: {type: bool, default: true, description: Whether to look for GPUs.}
 author: The authors of this project
 """
-FRESH_SECONDS = 120
 
 
 def main():
@@ -38,15 +34,8 @@ def main():
     missing = missing_packages() if found["has_venv"] else [f"python{found['version']}-venv", *missing_packages()]
     gpus, wheel = look_at_gpus(module)
     module.exit_json(
-        changed=False, python=found["path"], missing_packages=missing, is_root=os.geteuid() == 0,
-        lists_are_fresh=lists_are_fresh(), gpus=gpus, wheel=wheel,
+        changed=False, python=found["path"], missing_packages=missing, is_root=os.geteuid() == 0, gpus=gpus, wheel=wheel
     )
-
-
-def lists_are_fresh():
-    """Their files keep the mirror's times of change; when they were read is the time of their own change."""
-    read_at = [os.stat(path).st_ctime for path in glob.glob("/var/lib/apt/lists/*Release")]
-    return max(read_at, default=0) > time.time() - FRESH_SECONDS
 
 
 def look_at_gpus(module):
