@@ -136,7 +136,7 @@ def test_a_volume_is_never_taken_from_an_instance_that_lives(aws, capsys, state)
 
 
 def test_what_a_dying_instance_holds_is_waited_for(aws, capsys):
-    with aws(MARKET | {"timing": [{"shutting_down": 0.5}]}):
+    with aws(MARKET | {"timing": [{"shutting_down": 4}]}):
         older, newer = launch(), launch()
         first = attach(capsys, older)
         end(older)

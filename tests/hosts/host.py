@@ -70,10 +70,10 @@ class Host:
         return f"/dev/loop{1000 + DISKS * self.number + index}"
 
     def run(self, command: str, check: bool = True, timeout_seconds: float = 120) -> subprocess.CompletedProcess:
-        """A shell command in the host, as root."""
+        """A shell command in the host, as root. A byte that is no text (the journal has some) is shown as one."""
         done = subprocess.run(
-            [*_SSH, f"root@{self.address}", command], stdin=subprocess.DEVNULL, capture_output=True, text=True,
-            timeout=timeout_seconds, check=False,
+            [*_SSH, f"root@{self.address}", command], stdin=subprocess.DEVNULL, capture_output=True, encoding="utf-8",
+            errors="backslashreplace", timeout=timeout_seconds, check=False,
         )
         if check and done.returncode != 0:
             raise RuntimeError(f"{self.name}: {command}: exit code {done.returncode}: {done.stdout}{done.stderr}")

@@ -153,3 +153,40 @@ def test_the_driver_s_packages_survive_a_mirror_that_fails_once_and_sources_with
     assert refusing.left <= 0
     assert "Install" in done.changed, done.output
     assert host.read("dpkg-query -W -f '${db:Status-Status}' nvidia-modprobe") == "installed"
+
+
+SEED = """#cloud-config
+ssh_deletekeys: false
+disable_root: false
+preserve_hostname: true
+locale: false
+runcmd: ["while ! test -e /var/tmp/go-on; do sleep 1; done", {last}]
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("last, code, words", [
+    ("touch /var/tmp/over", 0, "waited_seconds"),
+    ("[/no/such/program]", 2, "cloud-init ended with an error: status: error"),
+], ids=["done", "error"])
+def test_debian_s_own_cloud_init_is_waited_for(fresh_host, last, code, words):
+    fresh_host.run("apt-get -q update && apt-get -q -y --no-install-recommends install cloud-init", timeout_seconds=300)
+    seed = fresh_host.root / "var/lib/cloud/seed/nocloud"
+    seed.mkdir(parents=True)
+    (seed / "meta-data").write_text("instance-id: one\n")
+    (seed / "user-data").write_text(SEED.format(last=last))
+    settings = fresh_host.root / "etc/cloud/cloud.cfg.d/99-test.cfg"
+    settings.write_text("datasource_list: [NoCloud]\nnetwork: {config: disabled}\n")
+    fresh_host.run("cloud-init clean")
+    fresh_host.reboot()
+    with start(fresh_host, ["first_boot"], {}, "-v") as started:
+        output = ""
+        for line in started.stdout:
+            output += line
+            if "Wait until the host is done" in line:
+                time.sleep(10)
+                fresh_host.run("touch /var/tmp/go-on")
+    assert started.returncode == code, output
+    assert words in " ".join(output.split()), output
+    # It was over before the play was.
+    assert (fresh_host.root / "var/tmp/over").exists() == (code == 0)

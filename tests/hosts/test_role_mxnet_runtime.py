@@ -111,7 +111,9 @@ def archive(host, tmp_path):
 def have(host, module, arguments, *options):
     """Only that module of the role."""
     task = [{"name": "Have", module: arguments}]
-    return play(host, [], {}, *options, tasks=json.dumps(task), ANSIBLE_LIBRARY="roles/mxnet_runtime/library")
+    role = "roles/mxnet_runtime"
+    places = {"ANSIBLE_LIBRARY": f"{role}/library", "ANSIBLE_MODULE_UTILS": f"{role}/module_utils"}
+    return play(host, [], {}, *options, tasks=json.dumps(task), **places)
 
 
 def have_libraries(host, *options, **arguments):
@@ -135,8 +137,11 @@ def test_cuda_10_comes_from_where_the_operator_says_and_is_what_he_means(host, a
     assert host.read("ls -A /opt/cuda") == "10.2"
 
 
-@pytest.mark.parametrize("module, size", [("cuda_libraries", "40k"), ("mxnet_venv", "44m")])
-def test_a_full_disk_is_told(host, archive, module, size):
+@pytest.mark.parametrize("module, size, what", [
+    ("cuda_libraries", "40k", "fill /small/cuda"),
+    ("mxnet_venv", "44m", "install MXNet in /small/venv"),
+])
+def test_a_full_disk_is_told(host, archive, module, size, what):
     """The disk is a small one of its own; an environment without packages fits into 30 MB."""
     url, sha256 = archive
     host.run(f"umount -q /small; mkdir -p /small && mount -t tmpfs -o size={size} none /small")
@@ -149,7 +154,7 @@ def test_a_full_disk_is_told(host, archive, module, size):
     full = have(host, module, arguments)
     said = " ".join(full.output.split())
     assert full.code != 0
-    assert re.search(r"/small/\w+ \((exit code \d+, )?\d+ MB free there\)", said), said
+    assert re.search(rf"Failed to {what} \((exit code \d+, )?\d+ MB free there\)", said), said
     assert "No space left on device" in said
 
 

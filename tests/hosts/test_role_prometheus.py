@@ -43,8 +43,8 @@ def test_numbers_flow_on_private_addresses_only(host, tmp_path):
 
 def state(host):
     """Its files, and the process that runs with them."""
-    files = "/etc/default/prometheus /etc/prometheus/prometheus.yml /etc/prometheus/rules/*"
-    return host.read(f"sha256sum {files}; systemctl show -P MainPID prometheus; systemctl is-active prometheus")
+    files = "/etc/default/prometheus* /etc/prometheus/prometheus.yml /etc/prometheus/rules/*"
+    return host.read(f"sha256sum {files}; systemctl show -P MainPID -P ActiveState prometheus prometheus-node-exporter")
 
 
 @pytest.mark.parametrize("rules, settings, words", [
@@ -55,7 +55,13 @@ def state(host):
      'checking authorization credentials or bearer token file "/etc/prometheus/token"'),
     (RULES, {"prometheus_port": 99090}, "prometheus_port must be 1 to 65535"),
     (RULES, {"prometheus_address": "10.0.0.9"}, "prometheus_address must be an address of this host, got 10.0.0.9"),
-], ids=["rules", "jobs", "target", "token", "port", "address"])
+    (RULES, {"node_exporter_address": "10.0.0.9"}, "node_exporter_address must be an address of this host, got 10."),
+    (RULES, {"node_exporter_port": 99100}, "node_exporter_port must be 1 to 65535, got 99100"),
+    (RULES, {"prometheus_port": "22"}, "prometheus_port must be a free port, got 22: LISTEN"),
+    (RULES, {"node_exporter_port": 22}, 'users:(("sshd",'),
+    (RULES, {"node_exporter_address": "127.0.0.1", "node_exporter_port": 9090}, 'users:(("prometheus",'),
+], ids=["rules", "jobs", "target", "token", "port", "address", "node's address", "node's port", "held port",
+        "node's held port", "prometheus' port"])
 def test_what_is_wrong_is_told_and_does_not_land(host, tmp_path, rules, settings, words):
     """What promtool finds in its words; options, of which it knows nothing, by the role."""
     (tmp_path / "trainer.yml").write_text(rules)
@@ -64,7 +70,6 @@ def test_what_is_wrong_is_told_and_does_not_land(host, tmp_path, rules, settings
     assert done.code != 0
     assert words in " ".join(done.output.replace("\\", "").split()), done.output
     assert state(host) == before
-    assert before.endswith("active")
 
 
 def test_a_restart_that_a_dead_play_owed_is_made_up_for_and_a_reboot_changes_nothing(host):
@@ -80,9 +85,21 @@ def test_a_restart_that_a_dead_play_owed_is_made_up_for_and_a_reboot_changes_not
 
 
 def test_what_cannot_be_is_refused(host, tmp_path):
-    """A Grafana that is not there is found out on the host; the rest is as it was."""
     (tmp_path / "trainer-alerts.yml").write_text(RULES)
+    before = state(host)
     done = configure(host, prometheus_rule_files=[str(tmp_path / "trainer-alerts.yml")])
     assert done.code != 0 and "must not have a file trainer-alerts.yml" in done.output
     done = configure(host, prometheus_grafana_directory="/etc/grafana")
     assert done.code != 0 and "prometheus_grafana_directory must be" in done.output
+    assert state(host) == before
+
+
+def test_a_package_that_is_there_in_half_is_installed_to_its_end(host):
+    """As after a power cut: its files are unpacked, nothing of it is set up."""
+    host.run("systemctl stop prometheus-node-exporter && apt-get -q -y purge prometheus-node-exporter && cd /tmp &&"
+             " apt-get -q download prometheus-node-exporter && dpkg --unpack prometheus-node-exporter_*.deb")
+    host.read("test -e /usr/bin/prometheus-node-exporter")
+    assert host.read("dpkg-query -W -f '${db:Status-Status}' prometheus-node-exporter") == "unpacked"
+    done = configure(host)
+    assert done.code == 0, done.output
+    assert host.read("systemctl is-active prometheus-node-exporter") == "active"
