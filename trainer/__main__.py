@@ -1,5 +1,6 @@
 """`python -m trainer COMMAND`: turns errors into exit codes."""
 
+import os
 import sys
 import traceback
 
@@ -8,6 +9,8 @@ from trainer.spot.stop import stop_on_signals
 
 
 def main() -> int:
+    if os.geteuid() == 0:
+        os.umask(0o022)  # what root prepares on a host is for the user that trains
     if sys.argv[1:2] == ["train"]:  # the imports below take seconds, in which it can be asked to stop already
         stop_on_signals()
     from trainer.commands.app import app

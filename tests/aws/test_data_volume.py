@@ -56,12 +56,29 @@ def play_in(tmp_path):
     return lambda point, *options, **settings: play_role(tmp_path, point, *options, **settings)
 
 
-def test_a_blank_volume_may_be_formatted_in_the_run_that_made_it_only(aws, play_in):
-    blank = {"data_volume_snapshot_tags": {}, "data_volume_size_gb": 20}
+def test_a_blank_volume_may_be_formatted_by_the_run_that_made_it_and_by_no_other(aws, play_in):
+    blank = {"data_volume_snapshot_tags": {}, "data_volume_size_gb": 20, "data_volume_throughput_mib_per_second": 1000}
     with aws(MARKET):
         instance = launch()
-        assert "created blank True" in words(play_in("attach", data_volume_instance=instance, **blank))
+        for _ in range(2):
+            assert "created blank True" in words(play_in("attach", data_volume_instance=instance, **blank))
+        [volume] = volumes()
+        ec2().delete_tags(Resources=[volume["VolumeId"]], Tags=[{"Key": "blank"}])
         assert "created blank False" in words(play_in("attach", data_volume_instance=instance, **blank))
+
+
+def test_another_data_set_is_refused_while_the_run_lives_and_a_copy_of_the_same_one_is_not(aws, play_in):
+    other = {"id": "snap-2", "region": "us-east-1", "size_gib": 2}
+    with aws(MARKET | {"snapshots": [*MARKET["snapshots"], other]}):
+        instance = launch("eu-west-1a")
+        assert play_in("attach", data_volume_instance=instance).returncode == 0
+        [copy], [volume] = snapshots("eu-west-1"), volumes("eu-west-1")
+        ec2("eu-west-1").delete_snapshot(SnapshotId=copy["SnapshotId"])
+        again = play_in("attach", "--check", data_volume_instance=instance)
+        assert again.returncode == 0, again.stdout
+        told = play_in("attach", "--check", data_volume_instance=instance, data_volume_snapshot_id="snap-2")
+    assert told.returncode == 2
+    assert f"{volume['VolumeId']} at {instance['id']} was made from snap-1, and snap-2 is asked for" in words(told)
 
 
 @pytest.mark.slow
@@ -86,6 +103,14 @@ BAD = [
     ({"data_volume_snapshot_tags": {}}, "or data_volume_size_gb be above 0 for a blank volume"),
     ({"data_volume_initialization_rate_mib_per_second": 50}, "0 or 100 to 300, got 50"),
     ({"data_volume_size_gb": 149}, "must be 0 or at least the snapshot's 150 GiB, got 149"),
+    (
+        {"data_volume_throughput_mib_per_second": 2000, "data_volume_snapshot_tags": {}, "data_volume_size_gb": 15},
+        "must be at least 16 for data_volume_throughput_mib_per_second 2000, got 15",
+    ),
+    (
+        {"data_volume_throughput_mib_per_second": 751, "data_volume_snapshot_id": "snap-2"},
+        "data_volume_throughput_mib_per_second 751 needs a volume of at least 7 GiB, got 2",
+    ),
 ]
 
 
@@ -93,7 +118,8 @@ def test_bad_settings_are_an_error_in_words_before_anything_is_made(aws, calls, 
     """One play, and each of its hosts has a setting of its own."""
     good = {"own_run": "r1", "data_volume_instance": {"id": "i-00000000", "region": "us-east-1", "zone": "us-east-1a"}}
     hosts = {f"trainer-{number}": good | settings for number, (settings, _) in enumerate(BAD)}
-    with aws(MARKET):
+    small = {"id": "snap-2", "region": "us-east-1", "size_gib": 2}
+    with aws(MARKET | {"snapshots": [*MARKET["snapshots"], small]}):
         snapshots()
         done = play_in("attach", hosts=hosts, data_volume_run="{{ own_run }}")
     assert done.returncode == 2

@@ -46,7 +46,7 @@ def test_it_is_made_once_in_the_instance_s_zone_with_its_tags(aws, calls, capsys
         [call] = [call for call in calls() if call["action"] == "CreateVolume"]
     assert (made["changed"], again["changed"]) == (True, False)
     assert made["volume_id"] == again["volume_id"] == volume["VolumeId"]
-    assert made["volume"] == {"snapshot_id": "snap-1", "size_gb": 150}
+    assert made["volume"] == {"snapshot_id": "snap-1", "size_gb": 150, "created_blank": False}
     assert (volume["AvailabilityZone"], volume["SnapshotId"], volume["VolumeType"]) == ("us-east-1b", "snap-1", "gp3")
     assert {tag["Key"]: tag["Value"] for tag in volume["Tags"]} == DATA | {"Name": "trainer-1"}
     assert call["parameters"]["VolumeInitializationRate"] == "200"
@@ -57,6 +57,41 @@ def test_a_blank_one_is_encrypted_and_has_the_size_asked_for(aws, capsys):
         made = drive(run_volume, capsys, wanted(launch(), snapshot_id="", size_gb=20))
         [volume] = volumes()
     assert (volume["Size"], volume["Encrypted"], made["volume"]["snapshot_id"]) == (20, True, "")
+
+
+def test_that_it_was_made_blank_is_still_known_after_the_controller_was_killed(aws, calls, capsys):
+    with aws(MARKET):
+        instance = launch()
+        blank = wanted(instance, snapshot_id="", size_gb=20)
+        assert look(run_volume, capsys, blank)["changed"]
+        found = drive(run_volume, capsys, blank)
+        [call] = [call for call in calls() if call["action"] == "CreateVolume"]
+    assert (found["changed"], found["volume"]["created_blank"]) == (False, True)
+    assert "blank" in call["parameters"].values(), "the tag is set by the call that makes it"
+
+
+@pytest.mark.parametrize(
+    ("tags", "options"),
+    [({}, {"Size": 5}), ({"blank": "r2"}, {"Size": 5}), ({"blank": "r1"}, {"SnapshotId": "snap-1"})],
+    ids=["no tag", "another run's", "from a snapshot"],
+)
+def test_no_other_volume_counts_as_made_blank_for_the_run(aws, capsys, tags, options):
+    with aws(MARKET):
+        ec2().create_volume(
+            AvailabilityZone="us-east-1a", **options,
+            TagSpecifications=[{"ResourceType": "volume", "Tags": tag_list(DATA | tags)}],
+        )  # fmt: skip
+        found = drive(run_volume, capsys, wanted(launch("us-east-1a"), snapshot_id="", size_gb=5))
+    assert (found["changed"], found["volume"]["created_blank"]) == (False, False)
+
+
+@pytest.mark.parametrize(("throughput", "iops"), [(125, 3000), (750, 3000), (2000, 8000)])
+def test_a_fast_one_gets_the_operations_that_its_speed_needs(aws, calls, capsys, throughput, iops):
+    with aws(MARKET):
+        made = drive(run_volume, capsys, wanted(launch(), throughput_mib_per_second=throughput, iops=iops))
+        [call] = [call for call in calls() if call["action"] == "CreateVolume"]
+    assert made["changed"], made
+    assert (call["parameters"]["Throughput"], call["parameters"]["Iops"]) == (str(throughput), str(iops))
 
 
 @pytest.mark.parametrize("word", ["lost", "refused", "RequestLimitExceeded"])
@@ -133,6 +168,36 @@ def test_a_volume_is_never_taken_from_an_instance_that_lives(aws, capsys, state)
             assert f"{volume} is attached at {older['id']}, which is {state}" in told["msg"]
         [row] = volumes()
         assert row["Attachments"][0]["InstanceId"] == older["id"]
+
+
+def other_data(capsys, instance):
+    """A volume of the run with another data set; its id."""
+    return drive(run_volume, capsys, wanted(instance, data_from="snap-other"))["volume_id"]
+
+
+@pytest.mark.parametrize("check", [False, True])
+def test_a_run_that_lives_gets_no_other_data_set_and_is_told_why(aws, calls, capsys, check):
+    with aws(MARKET):
+        instance = launch()
+        volume = other_data(capsys, instance)
+        drive(volume_attachment, capsys, attached(instance, volume))
+        told = drive(run_volume, capsys, wanted(instance, data_from="snap-1"), check=check)
+        assert drive(run_volume, capsys, wanted(instance, data_from="snap-other"))["volume_id"] == volume
+    assert f"{volume} at {instance['id']} was made from snap-other, and snap-1 is asked for" in told["msg"]
+    assert "retire it first" in told["msg"]
+    assert len([call for call in calls() if call["action"] == "CreateVolume"]) == 1
+
+
+def test_a_free_volume_with_another_data_set_is_left_over_and_deleted(aws, capsys):
+    with aws(MARKET):
+        instance = launch()
+        left = other_data(capsys, instance)
+        made = drive(run_volume, capsys, wanted(instance, data_from="snap-1"))
+        again = drive(run_volume, capsys, wanted(instance, data_from="snap-1"))
+        gone = drive(run_storage_absent, capsys, absent(keep_ids=[made["volume_id"]]))
+        assert [volume["VolumeId"] for volume in volumes()] == [made["volume_id"]]
+    assert (made["changed"], again["changed"], again["volume_id"]) == (True, False, made["volume_id"])
+    assert [row["id"] for row in gone["deleted"]] == [left]
 
 
 def test_what_a_dying_instance_holds_is_waited_for(aws, capsys):
@@ -357,13 +422,80 @@ def test_a_lost_answer_makes_no_second_snapshot(aws, capsys, word):
 
 def test_without_a_kept_volume_there_is_nothing_to_save(aws, capsys):
     with aws(MARKET):
-        assert drive(volume_saved, capsys, SAVED) == {"changed": False, "snapshot_id": "", "waits": []}
+        told = drive(volume_saved, capsys, SAVED)
+    assert told == {"changed": False, "snapshot_id": "", "snapshot_ids": [], "waits": []}
+
+
+def test_each_life_of_a_run_leaves_a_snapshot_and_the_newest_is_told_once_the_volume_is_gone(aws, capsys):
+    with aws(MARKET):
+        saved = []
+        for zone in ("us-east-1a", "us-east-1b"):
+            volume = kept_volume(zone)
+            saved.append(drive(volume_saved, capsys, SAVED)["snapshot_id"])
+            ec2().delete_volume(VolumeId=volume)
+        again = drive(volume_saved, capsys, SAVED)
+    assert len(set(saved)) == 2
+    assert (again["changed"], again["snapshot_ids"]) == (False, saved[-1:])
+
+
+def test_two_kept_volumes_of_a_run_that_is_retired_are_saved_both_and_moving_picks_none(aws, capsys):
+    with aws(MARKET | {"timing": [{"snapshot": 0.3}]}):
+        made = [kept_volume("us-east-1b"), kept_volume("eu-west-1b", "eu-west-1")]
+        moved = drive(volume_saved, capsys, SAVED | {"zone": "us-east-1a"})
+        saved = drive(volume_saved, capsys, SAVED)
+        again = drive(volume_saved, capsys, SAVED)
+        rows = [row for region in ("us-east-1", "eu-west-1") for row in snapshots(region) if row["VolumeId"] in made]
+    assert all(f"{volume} (" in moved["msg"] for volume in made), moved
+    assert (saved["changed"], again["changed"]) == (True, False)
+    assert sorted(saved["snapshot_ids"]) == sorted(again["snapshot_ids"]) == sorted(row["SnapshotId"] for row in rows)
+    assert {row["VolumeId"] for row in rows} == set(made) and len(rows) == 2
+
+
+def test_a_snapshot_by_which_a_volume_moved_is_not_the_one_that_outlives_it(aws, capsys):
+    with aws(MARKET):
+        volume = kept_volume("us-east-1b")
+        moves = drive(volume_saved, capsys, SAVED | {"zone": "us-east-1a"})["snapshot_id"]
+        kept_from = {"kit": "image-trainer", "kept_from": "r1"}
+        saved = drive(volume_saved, capsys, SAVED | {"snapshot_tags": kept_from})["snapshot_id"]
+        assert len([row for row in snapshots() if row["VolumeId"] == volume]) == 2
+    assert saved and saved != moves
 
 
 def test_a_region_that_cannot_be_read_may_hold_it_so_nothing_is_decided(aws, capsys):
-    faults = [{"action": "DescribeVolumes", "region": "eu-west-1", "codes": ["UnauthorizedOperation"]}]
+    faults = [{"action": "DescribeVolumes", "region": "eu-west-1", "codes": ["OperationNotPermitted"]}]
     with aws(MARKET | {"faults": faults}):
         assert "a region could not be read: eu-west-1" in drive(volume_saved, capsys, SAVED)["msg"]
+
+
+@pytest.mark.parametrize("zone", ["us-east-1a", ""])
+def test_a_region_that_the_account_may_not_use_holds_none_and_all_of_them_are_told(aws, capsys, zone):
+    closed = {"codes": ["UnauthorizedOperation"], "forever": True}
+    with aws(MARKET | {"faults": [closed | {"action": "Describe*", "region": "eu-west-1"}]}):
+        volume = kept_volume("us-east-1b")
+        saved = drive(volume_saved, capsys, SAVED | {"zone": zone})
+        assert [row["SnapshotId"] for row in snapshots() if row["VolumeId"] == volume] == [saved["snapshot_id"]]
+    with aws(MARKET | {"faults": [closed | {"action": "DescribeVolumes"}]}):
+        told = drive(volume_saved, capsys, SAVED | {"zone": zone})
+    assert all(f"{region}: UnauthorizedOperation" in told["msg"] for region in ("us-east-1", "eu-west-1")), told
+
+
+def test_the_list_of_regions_is_had_where_the_user_s_own_may_not_be_used(aws, capsys):
+    faults = [{"action": "Describe*", "region": "us-east-1", "codes": ["UnauthorizedOperation"], "forever": True}]
+    with aws(MARKET | {"faults": faults}):
+        volume = kept_volume("eu-west-1b", "eu-west-1")
+        assert drive(volume_saved, capsys, SAVED)["changed"]
+        assert [row["VolumeId"] for row in snapshots("eu-west-1")] == [volume]
+
+
+def test_a_check_of_retiring_says_that_it_is_saved_while_its_instance_lives(aws, calls, capsys):
+    with aws(MARKET):
+        instance, volume = launch("us-east-1b"), kept_volume("us-east-1b")
+        ec2().attach_volume(VolumeId=volume, InstanceId=instance["id"], Device="/dev/sdg")
+        told = look(volume_saved, capsys, SAVED, check=True)
+        moved = look(volume_saved, capsys, SAVED | {"zone": "us-east-1a"}, check=True)
+    assert (told["changed"], told["snapshot_ids"]) == (True, [])
+    assert "stop what writes to it first" in moved["msg"]
+    assert "CreateSnapshot" not in {call["action"] for call in calls()}
 
 
 def test_what_a_living_instance_writes_to_is_not_saved(aws, capsys):

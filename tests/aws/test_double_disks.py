@@ -51,6 +51,17 @@ def test_a_volume_is_attached_once_in_its_own_zone_and_detached():
         assert code_of(ec2.delete_volume, VolumeId=volume) == ""
 
 
+@pytest.mark.parametrize(("options", "code"), [
+    ({"Throughput": 750}, ""), ({"Throughput": 751}, "InvalidParameterCombination"),
+    ({"Throughput": 1000, "Iops": 4000}, ""), ({"Size": 1, "Iops": 3000}, ""),
+    ({"Size": 7, "Iops": 4000}, "InvalidParameterCombination"),
+])  # fmt: skip
+def test_a_volume_s_speed_has_the_limits_of_gp3(options, code):
+    with disks() as endpoint:
+        asked = {"AvailabilityZone": "us-east-1a", "VolumeType": "gp3", "Size": 10} | options
+        assert code_of(client(endpoint).create_volume, **asked) == code
+
+
 def test_a_lost_answer_makes_no_second_volume():
     with disks(faults=[{"action": "CreateVolume", "codes": ["lost"]}]) as endpoint:
         ec2 = client(endpoint, attempts=2)

@@ -12,6 +12,7 @@ from ansible.module_utils.run_keep import keep
 from ansible.module_utils.run_look import look
 from ansible.module_utils.run_things import look_for_things
 from ansible.module_utils.spot_survey import client_maker
+from botocore.exceptions import ClientError
 from double_market import launch as launch_by_hand
 from launches import HOME, T3, ec2, launch, market, offer
 
@@ -174,6 +175,19 @@ def test_ending_takes_exactly_the_run_s(aws):
         assert end(client(), "r1", {}, 1, dry=False) == {"instances": [], "requests": []}
 
 
+def test_one_without_tags_that_may_not_be_ended_is_named_with_what_to_do(aws):
+    with aws(market(instances=[persistent(tags={})]), "launch"):
+        with pytest.raises(OSError, match=f"i-.* in {HOME} carries no tag of the kit.*End it in AWS's console"):
+            end(client(), "r1", {}, 1, dry=False)
+        assert states() == ["running"]
+
+
+def test_one_with_tags_that_may_not_be_ended_is_told_in_aws_s_words(aws):
+    faults = [{"action": "TerminateInstances", "codes": ["UnauthorizedOperation"], "forever": True}]
+    with aws(market(instances=[instance()], faults=faults)), pytest.raises(ClientError, match="UnauthorizedOperation"):
+        end(client(), "r1", {}, 1, dry=False)
+
+
 def test_more_instances_than_were_said_are_listed_and_none_is_ended(aws):
     with aws(market(instances=[instance(), instance(zone="eu-west-1a")])):
         with pytest.raises(ValueError, match=r"would end 2 instances, and spot_instance_retire_count is 1: i-.*, i-"):
@@ -205,14 +219,10 @@ def test_an_instance_that_does_not_start_is_named(aws, monkeypatch, tmp_path):
         launch(tmp_path, offer())
 
 
-def test_a_gateway_that_has_no_tags_yet_is_found_by_its_network(aws):
-    """A launch that is killed once it is attached leaves one."""
+def test_a_gateway_that_is_not_attached_yet_is_found(aws):
+    """A launch that is killed in between leaves one."""
     tags = [{"Key": key, "Value": value} for key, value in TAGS.items()]
     with aws(market()):
-        made = ec2().create_vpc(
-            CidrBlock="10.73.0.0/16", TagSpecifications=[{"ResourceType": "vpc", "Tags": tags}]
-        )["Vpc"]  # fmt: skip
-        gateway = ec2().create_internet_gateway()["InternetGateway"]["InternetGatewayId"]
-        ec2().attach_internet_gateway(InternetGatewayId=gateway, VpcId=made["VpcId"])
+        made = ec2().create_internet_gateway(TagSpecifications=[{"ResourceType": "internet-gateway", "Tags": tags}])
         found = look_for_things("r1")["gateways"]
-    assert [(row["id"], row["vpc_id"]) for row in found] == [(gateway, made["VpcId"])]
+    assert [(row["id"], row["vpc_id"]) for row in found] == [(made["InternetGateway"]["InternetGatewayId"], "")]

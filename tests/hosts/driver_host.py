@@ -10,6 +10,7 @@ from packages import publish
 GPUS = Path(__file__).parent / "gpus"
 VERSION = "470.256.02"
 LOG = "/var/lib/dkms/nvidia-tesla-470/470.256.02/build/make.log"
+# What dpkg runs after it unpacked the driver, and what dkms does when it is asked.
 DKMS = f"""
 [ -e /etc/build-works ] && {{ echo {VERSION} > /var/lib/fake-gpu/built; exit 0; }}
 mkdir -p $(dirname {LOG})
@@ -19,6 +20,13 @@ exit 10
 UNIT = "[Service]\nExecStart=/usr/bin/sleep infinity\n[Install]\nWantedBy=multi-user.target\n"
 MODPROBE = """#!/bin/sh
 [ "$*" = "-c 0 -u" ] && touch /dev/nvidia-uvm
+"""
+OTHER_VERSION = "535.261.03"
+# As Debian has it: the alternative that is chosen is loaded. One that is loaded stays.
+LOAD = f"""
+[ ! -e /sys/module/nvidia ] || exit 0
+mkdir /sys/module/nvidia && cp /var/lib/fake-gpu/built /sys/module/nvidia/version
+case $(readlink -f /usr/lib/nvidia/nvidia) in */current) echo {OTHER_VERSION} >/sys/module/nvidia/version ;; esac
 """
 NAMES = [
     "nvidia-tesla-470-kernel-dkms", "nvidia-tesla-470-smi", "libnvidia-tesla-470-cuda1",
@@ -33,6 +41,7 @@ Before=nvidia-ready.service
 Type=oneshot
 ExecStart=/bin/sh -c 'cd /var/lib/fake-gpu; cp ecc-pending ecc; echo {FREE_CLOCKS} >clocks'
 ExecStart=/bin/sh -c '[ ! -e /var/lib/fake-gpu/built ] || /usr/local/sbin/modprobe nvidia'
+ExecStart=/bin/sh -c '! grep -qs nouveau /etc/modules || mkdir /sys/module/nouveau'
 [Install]
 WantedBy=multi-user.target
 """
@@ -49,7 +58,8 @@ def give_gpus(host: Host, folder: Path) -> None:
     publish(host, folder, contents)
     programs = {
         "sbin/modinfo": "cat /var/lib/fake-gpu/built",
-        "sbin/modprobe": "mkdir -p /sys/module/nvidia && cp /var/lib/fake-gpu/built /sys/module/nvidia/version",
+        "sbin/dkms": DKMS,
+        "sbin/modprobe": LOAD,
     }
     for path, script in programs.items():
         (host.root / "usr/local" / path).write_text(f"#!/bin/sh\n{script}\n")
@@ -61,6 +71,13 @@ def give_gpus(host: Host, folder: Path) -> None:
     (host.root / "etc/systemd/system/gpu-boot.service").write_text(BOOT)
     gpu_bus.fill(host)
     host.run("systemctl enable gpu-boot")
+
+
+def bring_another_branch(host: Host) -> None:
+    """Debian's newer driver, installed beside the K80's: it is the one that is loaded."""
+    for folder, priority in (("tesla-470", 470), ("current", 535)):
+        path = f"/usr/lib/nvidia/{folder}"
+        host.run(f"mkdir -p {path}; update-alternatives --install /usr/lib/nvidia/nvidia nvidia {path} {priority}")
 
 
 def run_older_kernel(host: Host, folder: Path) -> None:

@@ -35,10 +35,14 @@ def configure(host) -> Played:
 
 def test_the_driver_is_built_for_debians_kernel_and_held(host, tmp_path):
     release = run_newest_kernel(host, tmp_path, "bookworm", r"6\.1\.[0-9-]+")
+    # A newer branch beside it, which Debian prefers.
+    current = "/usr/lib/nvidia/current"
+    host.run(f"mkdir -p {current}; update-alternatives --install /usr/lib/nvidia/nvidia nvidia {current} 535")
     done = configure(host)
     assert "nvidia_driver : Install the driver for the running kernel and hold it" in done.changed, done.output
     assert host.read(f"modinfo -k {release} -F version nvidia-tesla-470").startswith("470.")
     assert "installed" in host.read(f"dkms status -k {release}")
+    assert "Value: /usr/lib/nvidia/tesla-470" in host.read("update-alternatives --query nvidia").splitlines()
     held = host.read("apt-mark showhold").split()
     assert {"nvidia-tesla-470-kernel-dkms", f"linux-headers-{release}"} <= set(held)
     assert host.read("dpkg --audit; apt-get -q check >/dev/null && echo whole") == "whole"

@@ -30,6 +30,18 @@ def wait_for(host, *options, **settings):
     return play(host, ["first_boot"], settings, "-v", *options)
 
 
+def while_it_waits(seconds, act, *what, **more) -> Played:
+    """What `start` starts, to its end; acts so long after the role began to wait."""
+    with start(*what, **more) as started:
+        output = ""
+        for line in started.stdout:
+            output += line
+            if "Wait until the host is done" in line:
+                time.sleep(seconds)
+                act()
+    return Played(started.returncode, output)
+
+
 def waited_seconds(done) -> float:
     return float(re.search(r"waited_seconds: ([\d.]+)", done.output).group(1))
 
@@ -128,14 +140,7 @@ def test_packages_are_installed_on_a_host_that_is_busy_and_whose_mirror_fails_on
     locked(600)
     refusing = Refusing(host, 3)
     tasks = json.dumps([include("first_boot", "main"), include("mxnet_runtime", "system")])
-    with start(host, [], {}, "-v", tasks=tasks) as started:
-        output = ""
-        for line in started.stdout:
-            output += line
-            if "Wait until the host is done" in line:
-                time.sleep(20)
-                host.run("systemctl stop holder")
-    done = Played(started.returncode, output)
+    done = while_it_waits(20, lambda: host.run("systemctl stop holder"), host, [], {}, "-v", tasks=tasks)
     assert done.code == 0, done.output
     assert refusing.left <= 0
     assert waited_seconds(done) > 5
@@ -179,14 +184,10 @@ def test_debian_s_own_cloud_init_is_waited_for(fresh_host, last, code, words):
     settings.write_text("datasource_list: [NoCloud]\nnetwork: {config: disabled}\n")
     fresh_host.run("cloud-init clean")
     fresh_host.reboot()
-    with start(fresh_host, ["first_boot"], {}, "-v") as started:
-        output = ""
-        for line in started.stdout:
-            output += line
-            if "Wait until the host is done" in line:
-                time.sleep(10)
-                fresh_host.run("touch /var/tmp/go-on")
-    assert started.returncode == code, output
-    assert words in " ".join(output.split()), output
+    done = while_it_waits(
+        10, lambda: fresh_host.run("touch /var/tmp/go-on"), fresh_host, ["first_boot"], {}, "-v"
+    )
+    assert done.code == code, done.output
+    assert words in " ".join(done.output.split()), done.output
     # It was over before the play was.
     assert (fresh_host.root / "var/tmp/over").exists() == (code == 0)

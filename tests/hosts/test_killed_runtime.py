@@ -49,11 +49,14 @@ def test_a_fresh_host(host, nvml):
     changes_nothing(host, version=1)
 
 
-def test_a_host_whose_every_part_changes(host, nvml):
-    """Other libraries, an environment that lacks something, fewer GPUs."""
-    host.run("rm /opt/mxnet/lib/python3*/site-packages/mxnet/libmxnet.so")
-    nvml.devices.pop()
-    nvml.write()
+def test_other_libraries_are_linked_and_proven_and_not_brought_under_a_training(host, nvml):
+    host.run("systemd-run --quiet --unit=trainer sleep infinity")
+    done = configure(host, version=2)
+    host.run("systemctl stop trainer")
+    assert "Failed to replace the libraries in /opt/cuda-10.2: trainer.service is training" in \
+        " ".join(done.output.split())
+    assert host.read("cat /opt/cuda-10.2/libnccl.so.2") == "libnccl.so.2 1"
+    assert names(configure(host, "--check", version=2).changed) == [LIBRARIES, MAKE, PROVE]
     assert killed(host, version=2) == [LIBRARIES, MAKE, PROVE]
     assert host.read("cat /opt/cuda-10.2/libnccl.so.2") == "libnccl.so.2 2"
     changes_nothing(host, version=2)

@@ -167,27 +167,36 @@ def test_what_is_no_file_system_is_named_and_left_alone(host, disk_image, attach
 
 @pytest.mark.parametrize("created", [
     {"changed": False}, {"volume_id": "vol-0fffffffffffffff0"}, {"volume": {"snapshot_id": "snap-1"}},
-], ids=["found", "another volume", "from a snapshot"])
+    {"changed": False, "volume": {"snapshot_id": "", "created_blank": False}},
+    {"changed": False, "volume": {"snapshot_id": "snap-1", "created_blank": True}},
+    {"changed": False, "volume_id": "vol-0fffffffffffffff0", "volume": {"snapshot_id": "", "created_blank": True}},
+], ids=[
+    "found", "another volume", "from a snapshot", "found without the tag", "found with the tag and a snapshot",
+    "another volume with the tag",
+])  # fmt: skip
 def test_a_blank_disk_is_formatted_only_when_this_run_created_it_blank(host, disk_image, attached, created):
     image = attached(disk_image("data", 64))
     before = digest(image)
     done = play(host, ["data_volume"], SETTINGS | FLAGS, tasks=created_in_this_run(**created))
     assert done.code != 0
-    assert "only a volume that was created blank in this run" in done.output
+    assert "only a volume that was created blank for this run" in done.output
     assert "playbooks/retire.yml does" in done.output
     assert digest(image) == before
 
 
-def test_a_volume_created_blank_in_this_run_gets_a_file_system_once(host, disk_image, attached):
+@pytest.mark.parametrize("how", [
+    {}, {"changed": False, "volume": {"snapshot_id": "", "created_blank": True}},
+], ids=["by this play", "before it was killed"])  # fmt: skip
+def test_a_volume_created_blank_in_this_run_gets_a_file_system_once(host, disk_image, attached, how):
     image = attached(disk_image("data", 64))
     before = digest(image)
-    predicted = play(host, ["data_volume"], SETTINGS, "--check", tasks=created_in_this_run())
+    predicted = play(host, ["data_volume"], SETTINGS, "--check", tasks=created_in_this_run(**how))
     assert predicted.code == 0, predicted.output
     assert digest(image) == before
-    done = play(host, ["data_volume"], SETTINGS, tasks=created_in_this_run())
+    done = play(host, ["data_volume"], SETTINGS, tasks=created_in_this_run(**how))
     assert done.code == 0, done.output
     host.run("echo precious > /data/train.rec")
-    again = play(host, ["data_volume"], SETTINGS, tasks=created_in_this_run())
+    again = play(host, ["data_volume"], SETTINGS, tasks=created_in_this_run(**how))
     assert (again.code, again.counts["changed"]) == (0, 0), again.output
     assert host.read("cat /data/train.rec") == "precious"
 

@@ -112,7 +112,8 @@ def have(host, module, arguments, *options):
     """Only that module of the role."""
     task = [{"name": "Have", module: arguments}]
     role = "roles/mxnet_runtime"
-    places = {"ANSIBLE_LIBRARY": f"{role}/library", "ANSIBLE_MODULE_UTILS": f"{role}/module_utils"}
+    utilities = f"{role}/module_utils:roles/data_volume/module_utils"
+    places = {"ANSIBLE_LIBRARY": f"{role}/library", "ANSIBLE_MODULE_UTILS": utilities}
     return play(host, [], {}, *options, tasks=json.dumps(task), **places)
 
 

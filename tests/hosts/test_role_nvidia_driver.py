@@ -7,7 +7,17 @@ import json
 import os
 
 import pytest
-from driver_host import DKMS, NAMES, UNIT, VERSION, let_boots_bring_the_newest_kernel, run_older_kernel
+from driver_host import (
+    DKMS,
+    NAMES,
+    OTHER_VERSION,
+    UNIT,
+    VERSION,
+    answers,
+    bring_another_branch,
+    let_boots_bring_the_newest_kernel,
+    run_older_kernel,
+)
 from host import wait
 from packages import publish
 from plays import play
@@ -95,6 +105,53 @@ def test_no_reboot_under_a_training_and_one_when_it_is_over(host):
     assert host.run("test -e /sys/module/nouveau", check=False).returncode != 0
 
 
+def test_a_training_that_began_with_the_boot_is_not_ended_by_the_next_one(host):
+    host.run("rm -r /sys/module/nvidia; mkdir /sys/module/nouveau; systemctl enable trainer")
+    done = configure(host, nvidia_driver_ecc="off")
+    assert done.code != 0
+    assert "nvidia_driver : Boot the host again" in done.changed
+    assert "with the next boot of the host, but trainer.service is training" in " ".join(done.output.split())
+    assert answers(host) == ["16", "2505, 875, Enabled, Disabled"]
+    host.run("systemctl disable --now trainer")
+    done = configure(host, nvidia_driver_ecc="on")
+    assert (done.code, answers(host)) == (0, ["16", "2505, 875, Enabled, Enabled"]), done.output
+
+
+def test_of_several_branches_the_right_one_is_loaded_now_and_from_now_on(host):
+    bring_another_branch(host)
+    host.reboot()
+    assert host.read("cat /sys/module/nvidia/version") == OTHER_VERSION
+    predicted = configure(host, "--check")
+    assert "nvidia_driver : Install the driver for the running kernel and hold it" in predicted.changed
+    done = configure(host)
+    assert done.code == 0, done.output
+    assert host.read("cat /sys/module/nvidia/version") == VERSION
+    again = configure(host)
+    assert (again.code, again.changed) == (0, []), again.output
+
+
+def test_nouveau_that_comes_back_with_every_boot_is_told(host):
+    host.run("echo nouveau >> /etc/modules")
+    host.reboot()
+    done = configure(host)
+    host.run("sed -i /nouveau/d /etc/modules")
+    assert done.code != 0
+    assert "nvidia_driver : Boot the host again" in done.changed
+    assert "another one, or nouveau, is loaded still" in " ".join(done.output.split())
+
+
+def test_a_module_that_is_gone_is_built_again(host):
+    host.run("rm -r /etc/build-works /var/lib/fake-gpu/built")
+    done = configure(host)
+    assert done.code != 0
+    assert "implicit declaration of function 'screen_info'" in done.output
+    assert host.read("dpkg-query -W -f '${db:Status-Status}' nvidia-tesla-470-kernel-dkms") == "installed"
+    host.run("touch /etc/build-works")
+    done = configure(host)
+    assert done.code == 0, done.output
+    assert host.read("cat /sys/module/nvidia/version") == VERSION
+
+
 def test_a_boot_gives_cuda_its_devices_and_the_gpus_their_clocks(host):
     host.reboot()
     wait(lambda: host.read("cat /var/lib/fake-gpu/clocks") == "2505, 875", 60, "the clocks to be set")
@@ -102,8 +159,9 @@ def test_a_boot_gives_cuda_its_devices_and_the_gpus_their_clocks(host):
 
 
 def test_a_build_that_fails_with_another_kernel_s_headers_leaves_dpkg_whole_and_so_does_an_interruption(host, tmp_path):
-    """A driver that is there is built when a kernel's headers are installed."""
-    publish(host, tmp_path, {"linux-headers-other": {"postinst": DKMS}})
+    """A driver that is there is built when a kernel's headers are installed. Of other packages none is removed."""
+    publish(host, tmp_path, {"linux-headers-other": {"postinst": DKMS}, "orphan": {}})
+    host.run("apt-get -q -y install orphan; apt-mark auto orphan")
     host.run("rm /etc/build-works; touch /var/lib/dpkg/updates/0001")
     task = [{"name": "Install", "driver_packages": {"packages": NAMES, "kernel": "other"}}]
     done = play(host, [], {}, tasks=json.dumps(task), ANSIBLE_LIBRARY="roles/nvidia_driver/library",
@@ -112,7 +170,8 @@ def test_a_build_that_fails_with_another_kernel_s_headers_leaves_dpkg_whole_and_
     assert "Failed to build the driver for kernel other: " in done.output
     assert "implicit declaration of function 'screen_info'" in done.output
     assert host.read("dpkg --audit; apt-get -q check >/dev/null && echo whole") == "whole"
-    assert host.read("dpkg-query -W -f '${db:Status-Status}' nvidia-tesla-470-kernel-dkms") == "installed"
+    for name in ("nvidia-tesla-470-kernel-dkms", "orphan"):
+        assert host.read(f"dpkg-query -W -f '${{db:Status-Status}}' {name}") == "installed"
 
 
 @pytest.mark.slow

@@ -1,10 +1,14 @@
 """Roles node_exporter and prometheus on one real host: private addresses, nothing wrong lands, no restart is lost."""
 
+import time
+
 import pytest
 from host import wait
 from plays import play
 
 RULES = "groups: [{name: trainer, rules: [{record: 'up:max', expr: 'max(up)'}]}]\n"
+STRANGER = "import ctypes, socket, time; ctypes.CDLL(None).prctl(15, b'prometheus'); " \
+    "held = socket.create_server(('127.0.0.1', 9099)); time.sleep(600)"  # it calls itself prometheus: PR_SET_NAME
 NODE = {"job": "node", "targets": []}
 
 
@@ -73,11 +77,15 @@ def test_what_is_wrong_is_told_and_does_not_land(host, tmp_path, rules, settings
 
 
 def test_a_restart_that_a_dead_play_owed_is_made_up_for_and_a_reboot_changes_nothing(host):
-    host.run("touch /etc/prometheus/prometheus.yml /etc/default/prometheus-node-exporter")
+    """It wrote Prometheus' configuration, and the exporter's first drop-in, of which systemd has not heard."""
+    drop_in = "/etc/systemd/system/prometheus-node-exporter.service.d"
+    host.run(f"mv {drop_in} /root && systemctl daemon-reload && mv /root/{drop_in.rpartition('/')[2]} {drop_in}")
+    host.run(f"touch /etc/prometheus/prometheus.yml {drop_in}/*")
     done = configure(host)
     restart = "Restart it when it started before its settings were written"
     assert done.changed == [
         f"node_exporter : {restart}", "prometheus : Remove them", f"prometheus : {restart}"], done.output
+    assert host.read("systemctl show -P RestartUSec prometheus-node-exporter") == "5s"
     host.reboot()
     wait(lambda: '"1"' in value(host, "up"), 60, "numbers after the reboot")
     after = configure(host)
@@ -91,6 +99,11 @@ def test_what_cannot_be_is_refused(host, tmp_path):
     assert done.code != 0 and "must not have a file trainer-alerts.yml" in done.output
     done = configure(host, prometheus_grafana_directory="/etc/grafana")
     assert done.code != 0 and "prometheus_grafana_directory must be" in done.output
+    host.run(f'systemd-run --quiet --unit=stranger python3 -c "{STRANGER}"')
+    wait(lambda: "9099" in host.read("ss -Hltn"), 20, "the stranger to listen")
+    done = configure(host, prometheus_port=9099)
+    host.run("systemctl stop stranger")
+    assert done.code != 0 and "prometheus_port must be a free port, got 9099: LISTEN" in done.output
     assert state(host) == before
 
 
@@ -103,3 +116,17 @@ def test_a_package_that_is_there_in_half_is_installed_to_its_end(host):
     done = configure(host)
     assert done.code == 0, done.output
     assert host.read("systemctl is-active prometheus-node-exporter") == "active"
+
+
+def test_an_address_that_comes_late_is_waited_for(host):
+    """As from DHCP at boot: a start without it fails at once."""
+    late, units = "10.9.9.9", "prometheus prometheus-node-exporter"
+    host.run(f"ip address add {late}/32 dev lo")
+    done = configure(host, node_exporter_address=late, prometheus_address=late)
+    assert done.code == 0, done.output
+    host.run(f"ip address del {late}/32 dev lo; systemctl restart {units}")
+    time.sleep(8)
+    assert host.run(f"systemctl is-active {units}", check=False).stdout.split() == ["activating"] * 2
+    host.run(f"ip address add {late}/32 dev lo")
+    wait(lambda: host.read(f"ss -Hltn src {late}").count(late) == 2, 10, "both to listen")
+    assert host.run(f"systemctl is-active {units}", check=False).stdout.split() == ["active"] * 2

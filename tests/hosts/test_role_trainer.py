@@ -61,8 +61,10 @@ def test_one_process_samples_the_run_and_another_serves_its_page(host):
 
 
 def test_a_price_is_noted_for_all_to_read_and_neither_it_nor_another_port_restarts_the_training(host):
-    done = configure(host, trainer_price=PRICE, trainer_monitor_port=8471)
+    changes = {"trainer_price": PRICE, "trainer_monitor_port": 8471}
+    predicted, done = configure(host, "--check", **changes), configure(host, **changes)
     assert done.changed == ["trainer : Note the price of this host", "trainer : Install the units", START], done.output
+    assert predicted.changed == done.changed, predicted.output
     assert json.loads(host.read(f"cat {RUN}/price.json")) == PRICE
     assert host.read(f"stat -c '%U %a' {RUN}/price.json") == "trainer 644"
     assert "trainer_steps_total" in page(host, 8471)
@@ -100,6 +102,13 @@ def test_who_waits_sees_progress_and_ctrl_c_leaves_it_training(host):
     assert "journalctl -fu trainer.service" in " ".join(printed.split())
     assert unit(host, "ActiveState") == "active"
     assert len(events(host, "start")) == started
+
+
+def test_the_restart_for_a_changed_configuration_is_predicted(host):
+    process = unit(host, "MainPID")
+    done = configure(host, "--check", trainer_checkpoint_interval=40)
+    assert done.changed == ["trainer : Write the run's configuration", START], done.output
+    assert unit(host, "MainPID") == process
 
 
 def test_a_changed_configuration_drains_even_when_the_play_that_wrote_it_died(host):

@@ -19,6 +19,8 @@ def configure(host, *options, **environment):
 
 
 def test_a_fresh_host_is_predicted(host):
+    """One whose root shares nothing by itself."""
+    (host.root / "root/.bashrc").write_text("umask 077\n")
     done = configure(host, "--check")
     assert done.code == 0, done.output
     assert done.changed == [INSTALL, MAKE]

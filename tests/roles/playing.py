@@ -35,8 +35,10 @@ def call(module, role, arguments=None, check=False, **more):
         TOOLS / "ansible", "localhost", "-c", "local", "-m", module, "-a", json.dumps(arguments) if arguments else "",
         "-e", f"ansible_python_interpreter={json.dumps(sys.executable)}", *(["--check"] if check else []),
     ]
+    # Its own, and those that roles share (ansible.cfg).
+    utilities = [str(ROLES / owner / "module_utils") for owner in (role, "data_volume", "spot_market")]
     places = {
-        "ANSIBLE_LIBRARY": str(ROLES / role / "library"), "ANSIBLE_MODULE_UTILS": str(ROLES / role / "module_utils"),
+        "ANSIBLE_LIBRARY": str(ROLES / role / "library"), "ANSIBLE_MODULE_UTILS": ":".join(utilities),
         "ANSIBLE_ACTION_PLUGINS": str(ROLES / role / "action_plugins"),
         "ANSIBLE_LOAD_CALLBACK_PLUGINS": "1", "ANSIBLE_STDOUT_CALLBACK": "ansible.builtin.oneline",
     }

@@ -8,7 +8,7 @@ from playing import ROLES
 
 sys.path.insert(0, str(ROLES / "nvidia_driver" / "module_utils"))
 from apt_sources import has_all, source_lines  # noqa: E402
-from driver_choice import RefusedError, choose, compile_errors, gpu_ids, next_step  # noqa: E402
+from driver_choice import RefusedError, choose, compile_errors, gpu_ids, must_choose, next_step  # noqa: E402
 
 DEVICES = [
     ("0x030000", "0x1013", "0x00b8"), ("0x030200", "0x10de", "0x102d"), ("0x030200", "0x10de", "0x102d"),
@@ -50,6 +50,30 @@ def test_a_reboot_only_when_another_driver_is_loaded(loaded, built, has_nouveau,
 def test_a_module_for_another_kernel_is_no_driver():
     with pytest.raises(RefusedError, match="not built for the running kernel"):
         next_step("", "", False)
+
+
+QUERY = """Name: nvidia
+Link: /usr/lib/nvidia/nvidia
+Status: auto
+Best: /usr/lib/nvidia/current
+Value: {value}
+
+Alternative: /usr/lib/nvidia/current
+Priority: 535
+
+Alternative: /usr/lib/nvidia/tesla-470
+Priority: 470
+"""
+
+
+@pytest.mark.parametrize(("query", "must"), [
+    ("", False),
+    (QUERY.format(value="/usr/lib/nvidia/current"), True),
+    (QUERY.format(value="/usr/lib/nvidia/tesla-470"), False),
+    (QUERY.format(value="/usr/lib/nvidia/current").partition("Alternative: /usr/lib/nvidia/tesla")[0], False),
+], ids=["no driver", "another", "this", "not installed"])  # fmt: skip
+def test_of_several_branches_the_wanted_is_chosen(query, must):
+    assert must_choose("470", query) == must
 
 
 def test_the_compilers_reason_is_found_among_its_talk():

@@ -110,12 +110,14 @@ def test_a_half_made_or_broken_environment_is_noticed(tmp_path, python):
     assert call("mxnet_venv", "mxnet_runtime", environment_arguments(tmp_path / "mxnet"), check=True)["changed"]
 
 
-@pytest.mark.parametrize("state, refused", [("active", True), ("activating", True), ("inactive", False)])
-def test_an_environment_is_not_made_anew_under_a_training(tmp_path, fake_python, state, refused):
-    program(tmp_path / "bin/systemctl", f"echo {state}; exit 3")
+@pytest.mark.parametrize("state, job, refused", [
+    ("active", 0, True), ("activating", 0, True), ("inactive", 0, False), ("inactive", 42, True)])
+def test_an_environment_is_not_made_anew_under_a_training(tmp_path, fake_python, state, job, refused):
+    """Nor under one that waits for another unit at a boot."""
+    program(tmp_path / "bin/systemctl", f"[ $1 = show ] && echo {job} || {{ echo {state}; exit 3; }}")
     arguments = venv_arguments(tmp_path, fake_python("python"))
     result = call("mxnet_venv", "mxnet_runtime", arguments, PATH=f"{tmp_path}/bin:{os.environ['PATH']}")
-    assert (f"trainer.service is {state}; stop it first" in result.get("msg", "")) == refused
+    assert ("trainer.service is training; stop it first" in result.get("msg", "")) == refused
     assert (tmp_path / "mxnet").exists() != refused
 
 

@@ -32,7 +32,9 @@ def test_they_are_predicted_installed_for_all_to_read_and_then_left_alone(instal
     assert install()["changed"]
     assert texts(tmp_path) == UNITS
     assert (tmp_path / "units/a.service").stat().st_mode & 0o777 == 0o644
-    assert not install()["changed"]
+    again = install()
+    assert (again["changed"], again["files"]) == (False, [])
+    assert install(check=True, **{"b.timer": "[Timer]\n"})["files"] == [f"{tmp_path}/units/b.timer"]
 
 
 def test_what_systemd_finds_at_fault_replaces_nothing(install, tmp_path):

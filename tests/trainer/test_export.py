@@ -13,6 +13,7 @@ import onnxruntime
 import pytest
 import tomli_w
 from mxnet import autograd, gluon
+from training import needs_bfloat16
 
 from trainer.config import Config
 from trainer.errors import ConfigError, DataError, DiskError, TrainerError
@@ -126,6 +127,7 @@ def test_two_devices_export_their_weights_and_the_mean_of_their_statistics(tmp_p
     assert not np.array_equal(arrays[f"arg:{weight.name}"].asnumpy(), weight.data(contexts[0]).asnumpy())
 
 
+@needs_bfloat16
 def test_mixed_precision_exports_float32_without_casts(tmp_path):
     """In a process of its own: amp changes MXNet for good."""
     program = f"""

@@ -10,7 +10,7 @@ import sys
 import numpy as np
 import pytest
 from tiny_data import write_records
-from training import configuration, of_kind, start, until, write_config
+from training import configuration, needs_bfloat16, of_kind, start, until, write_config
 
 from trainer.config import load
 from trainer.learn.checkpoint import read_state
@@ -393,6 +393,7 @@ def test_check_validates_a_file_and_starts_nothing(tiny_recipe):
     assert not run.events.exists()
 
 
+@needs_bfloat16
 def test_mixed_precision_trains_where_the_device_has_it(tiny_recipe, tmp_path):
     losses = {}
     for precision in ("float32", "bfloat16"):
@@ -401,3 +402,16 @@ def test_mixed_precision_trains_where_the_device_has_it(tiny_recipe, tmp_path):
         losses[precision] = of_kind(run, "validation")[-1]["loss"]
     assert losses["bfloat16"] != losses["float32"]
     assert losses["bfloat16"] == pytest.approx(losses["float32"], rel=0.1)
+
+
+@pytest.mark.parametrize("option", ["--config", "--check"])
+def test_mixed_precision_is_refused_where_the_processor_lacks_it(tiny_recipe, option):
+    run = write_config(tiny_recipe, precision="bfloat16")
+    result = subprocess.run(
+        [*COMMAND, "train", option, str(run.config)], capture_output=True, text=True, check=False,
+        env={**os.environ, "DNNL_MAX_CPU_ISA": "AVX2"},
+    )
+    assert result.returncode == 78
+    assert f'{run.config}: precision must be "float32" on this machine' in result.stderr
+    assert "Traceback" not in result.stderr
+    assert not run.checkpoints.exists()

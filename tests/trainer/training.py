@@ -5,6 +5,7 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
 import tomli_w
 
 from trainer.config import build
@@ -60,6 +61,12 @@ def until(condition, process: subprocess.Popen | None = None, seconds: float = 1
         assert time.monotonic() < deadline, "waited in vain"
         time.sleep(0.02)
     return found
+
+
+# Read off the processor, not asked of the trainer: one that refuses what it could do must fail.
+needs_bfloat16 = pytest.mark.skipif(
+    "avx512bw" not in Path("/proc/cpuinfo").read_text(), reason="MXNet computes in bfloat16 with AVX-512 only"
+)
 
 
 def of_kind(run: Run, kind: str) -> list[dict]:

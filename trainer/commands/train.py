@@ -193,14 +193,15 @@ def _train_held(run: Run, config: Config, stop, until_step: int | None, before: 
 
 
 def _check_network(config: Config, source: str) -> None:
-    """Only MXNet knows which networks there are and which images they take."""
-    from trainer.learn.devices import set_environment
+    """Only MXNet knows which networks there are, which images they take and what this processor computes in."""
+    from trainer.learn.devices import check_precision, set_environment
 
     set_environment(config)
     from trainer.learn.model import build_network
 
     try:
         build_network(config)
+        check_precision(config)
     except ConfigError as error:
         raise ConfigError(*(f"{source}: {problem}" for problem in error.problems)) from error
 

@@ -6,7 +6,7 @@ import resource
 from contextlib import contextmanager
 
 from trainer.config import Config
-from trainer.errors import DeviceError, TooLargeError
+from trainer.errors import ConfigError, DeviceError, TooLargeError
 
 # What MXNet, CUDA, cuDNN and the C++ library say of it.
 _SHORT_OF_MEMORY = ("out of memory", "cudamalloc", "alloc_failed", "bad_alloc", "failed to allocate")
@@ -26,7 +26,7 @@ def set_environment(config: Config) -> None:
 
 
 def contexts(config: Config) -> list:
-    """MXNet contexts, in the order of `devices`; DeviceError when a GPU is not there."""
+    """MXNet contexts, in the order of `devices`; DeviceError when one is not there, ConfigError as check_precision."""
     import mxnet as mx
 
     named = [re.fullmatch(r"(cpu|gpu)\((\d+)\)", device).groups() for device in config.devices]
@@ -37,7 +37,28 @@ def contexts(config: Config) -> list:
             f"devices must be GPUs of this machine, which has {gpus} that MXNet {mx.__version__} can use, "
             f"got {', '.join(missing)}"
         )
+    check_precision(config)
     return [mx.Context(kind, int(number)) for kind, number in named]
+
+
+def check_precision(config: Config) -> None:
+    """ConfigError when the processor is to compute in bfloat16 and cannot.
+
+    oneDNN, in which MXNet computes there, has bfloat16 for AVX-512 alone; asked, it says so at once.
+    """
+    import mxnet as mx
+    from mxnet.contrib.amp.amp import bfloat16
+
+    if config.precision != "bfloat16" or config.devices[0].startswith("gpu"):
+        return
+    image, weights = (mx.nd.amp_cast(mx.nd.ones(shape), dtype=bfloat16) for shape in ((1, 16, 8, 8), (16, 16, 3, 3)))
+    try:
+        mx.nd.Convolution(image, weights, kernel=(3, 3), num_filter=16, no_bias=True).wait_to_read()
+    except mx.MXNetError as error:
+        raise ConfigError(
+            'precision must be "float32" on this machine, whose processor cannot compute in "bfloat16" '
+            '(MXNet needs AVX-512 for it), got "bfloat16"'
+        ) from error
 
 
 def memory_of_devices(config: Config) -> tuple[float, float | None]:

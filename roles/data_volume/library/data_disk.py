@@ -23,7 +23,7 @@ module: data_disk
 short_description: Find the disk of a volume and read what is on it
 description:
   - Waits until the disk is there, and fails with the reason when it holds anything but an ext4 or xfs file system.
-  - A blank disk is an error, unless it was created blank in this run and reads as zeros wherever it is looked at.
+  - A blank disk is an error, unless it was created blank for this run and reads as zeros wherever it is looked at.
   - Returns C(path), C(filesystem), C(uuid), C(blank), C(mounted), C(growable), C(warm_up) (in words).
 options:
   progress: {type: path, required: true, description: Where the warm-up writes how far it is.}
@@ -32,7 +32,7 @@ options:
   mount_point: {type: path, required: true, description: Where it is to be mounted.}
   wait_seconds: {type: int, required: true, description: How long to wait for the disk.}
   controller_id: {type: str, required: true, description: Machine id of the controller, which is no trainer.}
-  created_blank: {type: bool, default: false, description: Whether the volume was created blank in this run.}
+  created_blank: {type: bool, default: false, description: Whether the volume was created blank for this run.}
 author: The authors of this project
 """
 SAMPLE_BYTES = 1 << 20
@@ -128,9 +128,8 @@ def refuse_obstacles(module, path, probed, mounts):
 def refuse_blank(module, attempt, path):
     if not module.params["created_blank"]:
         module.fail_json(
-            msg=f"{attempt}: it holds no file system, and only a volume that was created blank in this run gets one. "
-            f"If an earlier run ended before it got there, nothing is on it: delete {module.params['volume_id']} "
-            "(playbooks/retire.yml does) and run again"
+            msg=f"{attempt}: it holds no file system, and only a volume that was created blank for this run gets one. "
+            f"If nothing is to be on it, delete {module.params['volume_id']} (playbooks/retire.yml does) and run again"
         )
     for offset in sample_offsets(size(path), SAMPLE_BYTES):
         if read(path, offset, SAMPLE_BYTES).strip(b"\0"):

@@ -18,7 +18,8 @@ module: data_snapshot
 short_description: Make sure that a region has the data set's snapshot
 description:
   - Looks once, starts a copy when there is none, and returns; whoever calls it waits.
-  - Returns C(snapshot_id), C(size_gb), C(region); C(waiting_for) in words and C(next) while it is not complete.
+  - Returns C(snapshot_id), C(size_gb), C(region), C(origin) (the id of what it is a copy of, else its own).
+  - Returns C(waiting_for) in words and C(next) while it is not complete.
 options:
   region: {type: str, required: true, description: Where the snapshot is to be.}
   run: {type: str, required: true, description: The run that a copy is made for.}
@@ -77,13 +78,17 @@ def look(module, attempt):
     check_key(module, attempt)
     if module.check_mode:
         words = f"would copy {source['id']} ({source['size_gb']} GiB) from {source['region']} to {ec2.meta.region_name}"
-        facts = {"snapshot_id": source["id"], "size_gb": source["size_gb"], "region": source["region"]}
-        module.exit_json(changed=True, would=words, **facts)
+        module.exit_json(changed=True, would=words, **facts_of(source) | {"origin": source["id"]})
     copy(module, ec2, source, [row for row in broken if "copy_of" in row["tags"]])
 
 
+def facts_of(row):
+    origin = row["tags"].get("copy_of", row["id"])
+    return {"snapshot_id": row["id"], "size_gb": row["size_gb"], "region": row["region"], "origin": origin}
+
+
 def tell(module, found):
-    facts = {"snapshot_id": found["id"], "size_gb": found["size_gb"], "region": found["region"]}
+    facts = facts_of(found)
     if found["state"] == "completed":
         module.exit_json(changed=False, **facts)
     since = time.time() - found["started_at"]

@@ -7,6 +7,7 @@ from ansible.module_utils.basic import AnsibleModule, missing_required_lib
 
 try:
     from ansible.module_utils import volume_calls as calls
+    from ansible.module_utils.region_reads import DENIED
     from ansible.module_utils.volume_rules import ALIVE, NotOne, only, present_snapshot, split
 except ImportError as error:
     missing = error.name
@@ -19,6 +20,7 @@ short_description: Make sure that what a run's volume holds is in a snapshot
 description:
   - Looks into every enabled region once, starts the snapshot when there is none, and returns; whoever calls it waits.
   - Returns C(snapshot_id), empty when the volume is in the zone already or when there is none at all; C(waiting_for).
+  - Without a zone each of the run's volumes gets one: C(snapshot_ids). Without a volume that is the newest one.
 options:
   zone: {type: str, default: "", description: "Where a volume needs no snapshot; empty: nowhere."}
   tags: {type: dict, required: true, description: The volume's tags.}
@@ -47,45 +49,66 @@ def main():
 
 
 def look(module, attempt):
-    wanted = module.params
-    volumes = everywhere(module, attempt, lambda ec2: calls.volumes(ec2, Filters=calls.tag_filters(wanted["tags"])))
-    here, _, elsewhere = split(volumes, wanted["zone"])
+    zone, asked = module.params["zone"], module.params["snapshot_tags"]
+    tagged = calls.tag_filters(module.params["tags"])
+    volumes = everywhere(module, attempt, lambda ec2: calls.volumes(ec2, Filters=tagged))
+    here, _, elsewhere = split(volumes, zone)
     if here:
-        module.exit_json(changed=False, snapshot_id="")
-    volume = only(elsewhere, "the run's volumes in other zones")
-    snapshots = everywhere(module, attempt, lambda ec2: calls.own_snapshots(ec2, wanted["snapshot_tags"]))
-    saved = [row for row in snapshots if "copy_of" not in row["tags"] and is_of(row, volume)]
-    snapshot = present_snapshot(saved)
-    if snapshot and snapshot["state"] == "completed":
-        module.exit_json(changed=False, snapshot_id=snapshot["id"])
-    if snapshot:
-        module.exit_json(
-            changed=False, snapshot_id=snapshot["id"],
-            waiting_for=f"waiting for snapshot {snapshot['id']} to be complete: {snapshot['progress'] or '0%'}",
-        )
-    if not volume:
-        module.exit_json(changed=False, snapshot_id="")
-    if saved:
-        words = f"{saved[0]['id']} failed, AWS says: {saved[0]['message']}; delete it and run again"
+        tell(module)
+    if zone:
+        only(elsewhere, "the run's volumes in other zones")
+    snapshots = everywhere(module, attempt, lambda ec2: calls.own_snapshots(ec2, asked))
+    saved = [row for row in snapshots if "copy_of" not in row["tags"]]
+    if not elsewhere:
+        tell(module, *newest(saved))
+    tell(module, *[made(module, attempt, volume, saved) for volume in elsewhere])
+
+
+def tell(module, *saved):
+    """Ends the look with the snapshots; the first of those that are not complete is waited for."""
+    ids = [row["id"] for row in saved]
+    facts = {"changed": False, "snapshot_id": ids[-1] if ids else "", "snapshot_ids": ids}
+    for row in saved:
+        if row["state"] != "completed":
+            words = f"waiting for snapshot {row['id']} to be complete: {row['progress'] or '0%'}"
+            module.exit_json(**facts, waiting_for=words)
+    module.exit_json(**facts)
+
+
+def newest(snapshots):
+    """Of a run whose volumes are gone: each life of its name has left one."""
+    sound = [row for row in snapshots if row["state"] != "error"]
+    return sorted(sound, key=lambda row: row["started_at"])[-1:]
+
+
+def made(module, attempt, volume, snapshots):
+    """The volume's snapshot. Without one the look ends here, with the start of it."""
+    own = [row for row in snapshots if row["tags"].get("snapshot_of") == volume["id"]]
+    if snapshot := present_snapshot(own):
+        return snapshot
+    if own:
+        words = f"{own[0]['id']} failed, AWS says: {own[0]['message']}; delete it and run again"
         module.fail_json(msg=f"Failed to {attempt}: {words}")
-    save(module, attempt, volume)
-
-
-def is_of(snapshot, volume):
-    return not volume or snapshot["tags"].get("snapshot_of") == volume["id"]
+    return save(module, attempt, volume)
 
 
 def everywhere(module, attempt, read):
-    """Rows of all regions. What a region that does not answer holds is unknown, so nothing is decided then."""
+    """Rows of all regions. What a region that does not answer holds is unknown, so nothing is decided then.
+
+    One that the account may not use holds nothing of ours; all of them are too many.
+    """
     regions = calls.enabled_regions()
     found, failed = calls.in_each(regions, lambda region: read(calls.make_client("ec2", region)))
-    if failed:
-        reasons = "; ".join(f"{region}: {reason}" for region, reason in failed.items())
+    unknown = {region: why for region, why in failed.items() if not why.startswith(DENIED) or not found}
+    if unknown:
+        reasons = "; ".join(f"{region}: {reason}" for region, reason in unknown.items())
         module.fail_json(msg=f"Failed to {attempt}: a region could not be read: {reasons}")
-    return [row for region in regions for row in found[region]]
+    return [row for region in regions for row in found.get(region, [])]
 
 
 def save(module, attempt, volume):
+    if module.check_mode and not module.params["zone"]:  # a retire ends what holds it before
+        module.exit_json(changed=True, snapshot_id="", snapshot_ids=[])
     ec2, holder = calls.make_client("ec2", volume["region"]), volume["attachment"].get("instance_id")
     state = calls.instance(ec2, holder)["state"] if holder else ""
     words = f"{volume['id']} is {volume['state']}" + (f" at {holder}, which is {state}" if holder else "")
@@ -111,7 +134,7 @@ def start(module, volume):
 
 
 def until_seen(module, ec2, volume):
-    mine = {"snapshot_of": volume["id"]}
+    mine = module.params["snapshot_tags"] | {"snapshot_of": volume["id"]}
     if calls.settled(lambda: calls.own_snapshots(ec2, mine), module.params["settle_seconds"]):
         module.exit_json(changed=True, waiting_for=f"waiting for the snapshot of {volume['id']}")
     module.exit_json(changed=False, waiting_for=f"waiting for AWS to start the snapshot of {volume['id']}")

@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 
 import boto3
+from ansible.module_utils.spot_survey import region_statuses
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
@@ -14,7 +15,7 @@ RETRIES = 6
 NOT_FOUND = {
     "InvalidSnapshot.NotFound", "InvalidSnapshotID.NotFound", "InvalidVolume.NotFound", "InvalidInstanceID.NotFound",
 }
-FAILURES = (BotoCoreError, ClientError)
+FAILURES = (BotoCoreError, ClientError, OSError)
 # Codes of a call that has no client token: nobody knows whether these were carried out.
 UNSURE = {"", "InternalError", "InternalFailure", "Unavailable", "ServiceUnavailable"}
 _LOCK = threading.Lock()
@@ -40,6 +41,8 @@ def code_of(error):
 
 
 def in_words(error):
+    if isinstance(error, OSError):
+        return str(error)
     if not isinstance(error, ClientError):
         return f"{type(error).__name__}: {error}"
     return f"{code_of(error)}: {error.response['Error'].get('Message', '')}"
@@ -56,9 +59,9 @@ def settled(look, seconds):
 
 
 def enabled_regions(home=""):
-    """Those that the account can use. home: the region that is asked; empty for the user's own, else us-east-1."""
-    ec2 = make_client("ec2", home or _session().region_name or "us-east-1")
-    return sorted(row["RegionName"] for row in ec2.describe_regions()["Regions"])
+    """Those that the account can use. home: the region that is asked first; empty for the user's own."""
+    _, statuses = region_statuses(make_client, home or _session().region_name)
+    return sorted(name for name, status in statuses.items() if status != "not-opted-in")
 
 
 def in_each(regions, look):

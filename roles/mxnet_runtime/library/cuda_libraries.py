@@ -10,6 +10,7 @@ from urllib.error import URLError
 from urllib.parse import urlsplit
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.training import refuse_training
 from ansible.module_utils.urls import open_url
 
 DOCUMENTATION = """
@@ -42,6 +43,8 @@ def main():
     path = module.params["path"]
     is_old = bool(module.params["url"]) and read(f"{path}/.sha256") != module.params["sha256"]
     if is_old and not module.check_mode:
+        refuse_training(module, f"replace the libraries in {path}")
+        os.umask(0o022)  # another user than root loads them
         fill(module)
     missing = [name for name in module.params["names"] if not os.path.exists(f"{path}/{name}")]
     if missing and not (is_old and module.check_mode):

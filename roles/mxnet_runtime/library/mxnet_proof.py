@@ -16,6 +16,7 @@ description:
     C(environment) in the environment then says so to whoever starts a trainer.
 options:
   path: {type: path, required: true, description: The environment's directory.}
+  made_anew: {type: bool, default: false, description: Whether this play made it (or would have), without a proof yet.}
   devices: {type: list, elements: str, required: true, description: MXNet's names of the devices.}
   identity: {type: list, elements: str, required: true, description: What tells these devices from others.}
   sandbox: {type: str, default: "", description: "The service's settings, as lines of a unit file."}
@@ -49,7 +50,7 @@ WITHOUT_P2P = "MXNET_ENABLE_GPU_P2P=0"
 def main():
     module = AnsibleModule(
         argument_spec={
-            "path": {"type": "path", "required": True},
+            "path": {"type": "path", "required": True}, "made_anew": {"type": "bool", "default": False},
             "devices": {"type": "list", "elements": "str", "required": True},
             "identity": {"type": "list", "elements": "str", "required": True},
             "sandbox": {"type": "str", "default": ""}, "limit_seconds": {"type": "int", "default": 300},
@@ -57,7 +58,7 @@ def main():
         supports_check_mode=True,
     )
     stamp = os.path.join(module.params["path"], "proven")
-    if read(stamp) == wanted(module):
+    if read(stamp) == wanted(module) and not module.params["made_anew"]:
         module.exit_json(changed=False)
     if module.check_mode:
         module.exit_json(changed=True)

@@ -10,6 +10,7 @@ import re
 import shutil
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.training import refuse_training
 from ansible.module_utils.uv_settings import uv_settings
 
 DOCUMENTATION = """
@@ -26,6 +27,7 @@ options:
   constraints: {type: str, required: true, description: Text of a pip constraints file that pins them.}
   wheels: {type: str, default: "", description: Text of a pip requirements file with hashes; installed first.}
   libraries: {type: str, default: "", description: A shell pattern of directories for the dynamic loader to search.}
+  libraries_sha256: {type: str, default: "", description: Of the archive that they came from.}
 author: The authors of this project
 """
 
@@ -52,15 +54,16 @@ def main():
             "packages": {"type": "list", "elements": "str", "required": True},
             "constraints": {"type": "str", "required": True},
             "wheels": {"type": "str", "default": ""},
-            "libraries": {"type": "str", "default": ""},
+            "libraries": {"type": "str", "default": ""}, "libraries_sha256": {"type": "str", "default": ""},
         },
         supports_check_mode=True,
     )
+    os.umask(0o022)  # another user than root trains with it
     module.params["path"] = os.path.normpath(module.params["path"])
     if is_whole(module):
         module.exit_json(changed=False, path=module.params["path"])
     refuse_other_things(module)
-    refuse_training(module)
+    refuse_training(module, f"make the environment {module.params['path']} anew")
     module.exit_json(changed=module.check_mode or make_alone(module), path=module.params["path"])
 
 
@@ -84,18 +87,6 @@ def refuse_other_things(module):
         module.fail_json(
             msg=f"Failed to make an environment in {path}: all that is in it is removed, so it must be empty, or an "
             "older environment (with a file pyvenv.cfg); it holds something else"
-        )
-
-
-def refuse_training(module):
-    """What a training has not loaded yet would be gone from under it."""
-    if not shutil.which("systemctl"):
-        return
-    state = module.run_command(["systemctl", "is-active", "trainer.service"])[1].strip()
-    if state in ("active", "activating", "reloading", "deactivating"):
-        module.fail_json(
-            msg=f"Failed to make the environment {module.params['path']} anew: trainer.service is {state}; stop it "
-            "first: playbooks/stop.yml"
         )
 
 
@@ -196,8 +187,8 @@ def digest(module):
 
     Not the interpreter: another one that comes first in PATH is no reason to make it anew.
     """
-    names = [name for name in ("path", "packages", "constraints", "wheels", "libraries") if module.params[name]]
-    made_from = [module.params[name] for name in names]
+    names = ("path", "packages", "constraints", "wheels", "libraries", "libraries_sha256")
+    made_from = [module.params[name] for name in names if module.params[name]]
     return hashlib.sha256(json.dumps(made_from).encode()).hexdigest()
 
 

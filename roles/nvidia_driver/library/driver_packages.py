@@ -7,7 +7,8 @@ import time
 
 from ansible.module_utils.apt_sources import TARGETS, has_all, source_lines
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.driver_choice import compile_errors
+from ansible.module_utils.driver_choice import ALTERNATIVES, compile_errors, must_choose
+from ansible.module_utils.driver_modules import built_version
 
 DOCUMENTATION = """
 module: driver_packages
@@ -15,10 +16,12 @@ short_description: Install and hold the driver's packages
 description:
   - The headers of the running kernel come first; without them no module can be built, which is an error of its own.
   - Packages whose module does not build are removed again, and the compiler's errors are the message.
+  - A module that its packages lack for this kernel is built, and of several branches this one is loaded from now on.
   - Where the sources leave out the components that have the driver, they are read from the same mirrors.
 options:
   packages: {type: list, elements: str, required: true, description: The driver's packages.}
   kernel: {type: str, required: true, description: The running kernel's release.}
+  branch: {type: str, default: "", description: The driver's branch; empty for packages that have no module.}
 author: The authors of this project
 """
 ENVIRONMENT = {"DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C.UTF-8"}
@@ -36,7 +39,7 @@ def main():
     module = AnsibleModule(
         argument_spec={
             "packages": {"type": "list", "elements": "str", "required": True},
-            "kernel": {"type": "str", "required": True},
+            "kernel": {"type": "str", "required": True}, "branch": {"type": "str", "default": ""},
         },
         supports_check_mode=True,
     )
@@ -45,8 +48,9 @@ def main():
     missing = [name for name in wanted if not is_installed(module, name)]
     if missing and not module.check_mode:
         install(module, headers, missing)
+    mended = bool(module.params["branch"]) and any([build(module), choose(module)])
     held = hold(module, [*wanted, f"linux-image-{module.params['kernel']}", *KERNEL_PACKAGES])
-    module.exit_json(changed=bool(missing or held), installed=missing, held=held)
+    module.exit_json(changed=bool(missing or mended or held), installed=missing, held=held)
 
 
 def is_installed(module, name):
@@ -55,7 +59,7 @@ def is_installed(module, name):
 
 
 def install(module, headers, missing):
-    began = time.time()
+    began, before = time.time(), present(module)
     # A machine that went down while it installed. What that cannot mend, apt tells below.
     module.run_command(["dpkg", "--force-confold", "--configure", "-a"], environ_update=ENVIRONMENT)
     complaint = update(module)
@@ -64,26 +68,57 @@ def install(module, headers, missing):
         code, said = fetch_and_install(module, [headers])
         if code:
             # With a driver that is there already, it is built as soon as the headers are.
-            refuse_failed_build(module, began, [headers])
+            refuse_failed_build(module, began, before, missing)
             module.fail_json(
                 msg=f"Failed to install {headers}, the headers of the running kernel: {said}\n{complaint}Those of an "
                 "older kernel leave the archive: install the newest linux-image-amd64 and boot it, or take a new image"
             )
     code, said = fetch_and_install(module, missing)
     if code:
-        drivers = [name for name in missing if name != headers]
-        refuse_failed_build(module, began, drivers)
-        remove(module, drivers)
+        refuse_failed_build(module, began, before, missing)
+        remove(module, before, missing)
         module.fail_json(
             msg=f"Failed to install the driver for kernel {module.params['kernel']}: {said}\n{complaint}"
         )
 
 
-def refuse_failed_build(module, began, names):
-    """If a build has failed since then: removes the packages, and says why."""
+def present(module):
+    """The packages of which this machine has anything."""
+    _, out, _ = module.run_command(["dpkg-query", "-W", "-f", "${db:Status-Status} ${Package}\n"], check_rc=True)
+    rows = [line.split() for line in out.splitlines()]
+    return {name for state, name in rows if state not in ("not-installed", "config-files")}
+
+
+def build(module):
+    """For a kernel that came, or became complete, after the packages; whether that was needed."""
+    branch, kernel = module.params["branch"], module.params["kernel"]
+    if built_version(module, branch, kernel):
+        return False
+    if not module.check_mode:
+        began = time.time()
+        _, out, err = module.run_command(["dkms", "autoinstall", "-k", kernel])
+        if not built_version(module, branch, kernel):
+            reason = "\n".join(build_errors(began)) or last(out, err)
+            module.fail_json(msg=f"Failed to build the driver for kernel {kernel}: {reason}")
+    return True
+
+
+def choose(module):
+    """Lets modprobe load this branch's module; whether that was needed."""
+    branch = module.params["branch"]
+    _, query, _ = module.run_command(["update-alternatives", "--query", "nvidia"])
+    if not must_choose(branch, query):
+        return False
+    if not module.check_mode:
+        module.run_command(["update-alternatives", "--set", "nvidia", ALTERNATIVES[branch]], check_rc=True)
+    return True
+
+
+def refuse_failed_build(module, began, before, missing):
+    """If a build has failed since then: removes what came with it, and says why."""
     reason = "\n".join(build_errors(began))
     if reason:
-        remove(module, names)
+        remove(module, before, missing)
         module.fail_json(msg=f"Failed to build the driver for kernel {module.params['kernel']}: {reason}")
 
 
@@ -138,9 +173,11 @@ def build_errors(began):
                 yield f"{path}:\n{compile_errors(file.read())}"
 
 
-def remove(module, names):
-    """A package that is half configured would fail every later use of apt on this machine."""
-    code, out, err = module.run_command([*APT, "purge", "--autoremove", *names], environ_update=ENVIRONMENT)
+def remove(module, before, missing):
+    """A package that is half configured would fail every later use of apt on this machine. What was there stays."""
+    now = present(module)
+    names = sorted(now - before | now & set(missing))
+    code, out, err = module.run_command([*APT, "purge", *names], environ_update=ENVIRONMENT)
     if code:
         module.warn(f"dpkg is not whole, the driver's packages could not be removed again: {last(out, err)}")
 

@@ -6,7 +6,9 @@ import os
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.controller import OPTION, refuse_controller
-from ansible.module_utils.driver_choice import MODULES, PACKAGES, RefusedError, choose, gpu_ids, next_step
+from ansible.module_utils.driver_choice import PACKAGES, RefusedError, choose, gpu_ids, next_step
+from ansible.module_utils.driver_modules import built_version
+from ansible.module_utils.training import is_training
 
 DOCUMENTATION = """
 module: gpu_host
@@ -36,12 +38,12 @@ def main():
     kernel = os.uname().release
     try:
         branch = choose(gpu_ids(pci_devices()), module.params["branch"], module.params["gpus"])
-        step = next_step(read("/sys/module/nvidia/version"), built(module, branch, kernel), has_nouveau()) \
+        step = next_step(read("/sys/module/nvidia/version"), built_version(module, branch, kernel), has_nouveau()) \
             if module.params["built"] else ""
     except RefusedError as error:
         module.fail_json(msg=f"Failed to give this machine a driver: {error}")
     newest = next_kernel(kernel)
-    if module.params["built"] and not built(module, branch, newest):
+    if module.params["built"] and not built_version(module, branch, newest):
         module.warn(f"The next boot brings kernel {newest}, for which no driver is built; now {kernel} runs")
     module.exit_json(
         changed=False, branch=branch, packages=PACKAGES[branch], kernel=kernel, next_kernel=newest, step=step,
@@ -60,20 +62,8 @@ def next_kernel(running):
     return name.removeprefix("vmlinuz-") if name.startswith("vmlinuz-") else running
 
 
-def built(module, branch, kernel):
-    """The version of the module for that kernel; empty when there is none."""
-    code, out, _ = module.run_command(["modinfo", "-k", kernel, "-F", "version", MODULES[branch]])
-    return out.strip() if code == 0 else ""
-
-
 def has_nouveau():
     return os.path.isdir("/sys/module/nouveau")
-
-
-def is_training(module):
-    """A unit that tells when it is ready (Type=notify) is activating for as long as its start takes: half an hour."""
-    state = module.run_command(["systemctl", "is-active", "trainer.service"])[1].strip()
-    return state in ("active", "activating", "reloading", "deactivating")
 
 
 def read(path):

@@ -16,6 +16,8 @@ PACKAGES = {
 }
 # What Debian calls the module's file; once loaded it is called nvidia.
 MODULES = {"470": "nvidia-tesla-470", "current": "nvidia-current"}
+# Which of several installed branches modprobe loads; left alone, Debian takes the newest.
+ALTERNATIVES = {"470": "/usr/lib/nvidia/tesla-470", "current": "/usr/lib/nvidia/current"}
 
 
 class RefusedError(Exception):
@@ -53,6 +55,15 @@ def next_step(loaded, built, has_nouveau):
     if has_nouveau or (loaded and loaded != built):
         return "reboot"
     return "" if loaded else "load"
+
+
+def must_choose(branch, query):
+    """Whether modprobe loads another branch, by what `update-alternatives --query nvidia` prints.
+
+    A branch that is not among the alternatives yet cannot be chosen.
+    """
+    found = re.findall(r"^(Value|Alternative): (.*)$", query, flags=re.MULTILINE)
+    return ("Alternative", ALTERNATIVES[branch]) in found and ("Value", ALTERNATIVES[branch]) not in found
 
 
 def compile_errors(log, lines=12):

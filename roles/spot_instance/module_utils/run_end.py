@@ -2,8 +2,10 @@
 
 import time
 
+from ansible.module_utils.region_reads import DENIED, in_words
 from ansible.module_utils.run_keep import cancel
 from ansible.module_utils.run_look import look
+from botocore.exceptions import ClientError
 
 GONE_SECONDS = 300
 
@@ -11,7 +13,8 @@ GONE_SECONDS = 300
 def end(client, run, journal, most, dry):
     """(what was or would be ended: {"instances": [...], "requests": [...]}); waits until the instances are gone.
 
-    ValueError: there are more instances than `most`; none is ended. OSError: one is not gone in time.
+    ValueError: there are more instances than `most`; none is ended. OSError: one is not gone in time, or may
+    not be ended because it is not tagged.
     """
     found = look(run, journal)
     requests = found["requests"]
@@ -25,9 +28,27 @@ def end(client, run, journal, most, dry):
         _check(instances.values(), most)
         found["instances"] = list(instances.values())
     for row in found["instances"]:
-        client("ec2", row["region"]).terminate_instances(InstanceIds=[row["id"]])
+        _terminate(client("ec2", row["region"]), row)
     _wait_until_gone(client, found["instances"])
     return {"instances": found["instances"], "requests": requests}
+
+
+def _terminate(ec2, row):
+    try:
+        ec2.terminate_instances(InstanceIds=[row["id"]])
+    except ClientError as error:
+        if error.response["Error"]["Code"] not in DENIED or _is_tagged(ec2, row["id"]):
+            raise
+        raise OSError(
+            f"{row['id']} in {row['region']} carries no tag of the kit, so docs/iam/launch.json does not allow to end "
+            "it; an older tool's spot request launched it. End it in AWS's console (EC2, Instances) and run again. "
+            f"AWS says: {in_words(error)}"
+        ) from error
+
+
+def _is_tagged(ec2, instance_id):
+    wanted = [{"Name": "tag:kit", "Values": ["image-trainer"]}, {"Name": "instance-id", "Values": [instance_id]}]
+    return bool(ec2.describe_instances(Filters=wanted)["Reservations"])
 
 
 def _check(instances, most):

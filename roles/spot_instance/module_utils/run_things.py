@@ -30,20 +30,7 @@ def _read_region(client, region, run):
     for kind, (call, listed, id_name) in KINDS.items():
         rows = [row for page in ec2.get_paginator(call).paginate(Filters=filters) for row in page[listed]]
         found[kind] = [_thing(region, row, id_name) for row in rows]
-    found["gateways"] += _untagged_gateways(ec2, region, found)
     return found
-
-
-def _untagged_gateways(ec2, region, found):
-    """A gateway gets its tags after it is attached: whoever was killed in between left one that holds its network."""
-    networks = [row["id"] for row in found["networks"]]
-    if not networks:
-        return []
-    filters = [{"Name": "attachment.vpc-id", "Values": networks}]
-    rows = ec2.describe_internet_gateways(Filters=filters)["InternetGateways"]
-    known = {row["id"] for row in found["gateways"]}
-    things = [_thing(region, row, "InternetGatewayId") for row in rows]
-    return [thing for thing in things if thing["id"] not in known]
 
 
 def _thing(region, row, id_name):

@@ -25,6 +25,11 @@ options:
       - The units in the order of their start, each with the files that a start is made from.
       - A start notes their digest in /run/UNIT/revision.
   power_off: {type: bool, required: true, description: Whether the host powers itself off when it is idle.}
+  foreseen:
+    type: list
+    elements: str
+    default: []
+    description: Files that are to change when changes are only predicted; on disk they are still the old ones.
 author: The authors of this project
 """
 TRAINER = "trainer.service"
@@ -38,6 +43,7 @@ def main():
         argument_spec={
             "run_directory": {"type": "path", "required": True}, "units": {"type": "dict", "required": True},
             "power_off": {"type": "bool", "required": True},
+            "foreseen": {"type": "list", "elements": "str", "default": []},
         },
         supports_check_mode=True,
     )
@@ -75,7 +81,8 @@ def bring(module, unit, files):
 def needed(module, unit, files):
     active = module.run_command(["systemctl", "is-active", unit])[1].strip()
     if active in ("active", "activating", "reloading"):
-        return "" if read(f"/run/{unit.removesuffix('.service')}/revision") == revision(files) else "restart"
+        is_current = read(f"/run/{unit.removesuffix('.service')}/revision") == revision(files)
+        return "" if is_current and not set(files) & set(module.params["foreseen"]) else "restart"
     return "" if unit == TRAINER and is_finished(module) else "start"
 
 

@@ -9,7 +9,9 @@ from ansible.module_utils.basic import AnsibleModule
 DOCUMENTATION = """
 module: trainer_units
 short_description: Install systemd units
-description: A unit that systemd-analyze finds at fault replaces nothing. To load and start them is another's work.
+description:
+  - A unit that systemd-analyze finds at fault replaces nothing. To load and start them is another's work.
+  - Returns C(files), those that changed.
 options:
   directory: {type: path, default: /etc/systemd/system, description: Where they lie.}
   units: {type: dict, required: true, description: The text of each unit by its name.}
@@ -29,7 +31,7 @@ def main():
     if not module.check_mode:
         for each in changed:
             install(module, each["after_header"], each["after"])
-    module.exit_json(changed=bool(changed), diff=changed)
+    module.exit_json(changed=bool(changed), files=[each["after_header"] for each in changed], diff=changed)
 
 
 def difference(module, name, text):

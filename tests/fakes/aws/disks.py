@@ -44,12 +44,26 @@ def create_volume(call: EC2Response) -> ActionResult:
         raise EC2ClientError("InvalidParameterValue", text)
     if rate and (not source or int(rate) not in RATES_MIB):
         raise EC2ClientError("InvalidParameterValue", "VolumeInitializationRate needs a snapshot and 100 to 300 MiB/s")
+    _check_speed(call, int(size or (source.volume_size if source else 1)))
     zone = call._get_param("AvailabilityZone")
     if call.ec2_backend.get_zone_by_name(zone) is None:
         raise EC2ClientError("InvalidZone.NotFound", f"The zone '{zone}' does not exist.")
     result = ElasticBlockStore.create_volume(call)
     _creating(result.result, call.region, rate)
     return result
+
+
+def _check_speed(call: EC2Response, size: int) -> None:
+    """gp3: 0.25 MiB/s at most for an operation a second, and of those above its own 3,000 at most 500 for each GiB."""
+    if call._get_param("VolumeType") != "gp3":
+        return
+    iops, throughput = int(call._get_param("Iops") or 3000), int(call._get_param("Throughput") or 125)
+    if throughput > iops * 0.25:
+        text = f"Throughput (MiBps) to iops ratio of {throughput / iops:f} is too high; maximum is 0.250000"
+        raise EC2ClientError("InvalidParameterCombination", text)
+    if iops > max(3000, size * 500):
+        text = f"Iops to volume size ratio of {iops / size:f} is too high; maximum is 500.000000"
+        raise EC2ClientError("InvalidParameterCombination", text)
 
 
 def _creating(volume: Volume, region: str, rate: str | None) -> None:
