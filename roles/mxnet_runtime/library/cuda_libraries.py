@@ -76,7 +76,7 @@ def fill(module):
         where = f"{url.hostname or ''}{url.path}"
         module.fail_json(msg=f"Failed to fill {path} ({free_mb} MB free there) from {where}: {error}")
     finally:
-        shutil.rmtree(part, ignore_errors=True)
+        shutil.rmtree(part, ignore_errors=True)  # gone already where it took the folder's place
         if os.path.exists(archive):
             os.remove(archive)
 
